@@ -22,7 +22,7 @@ from checkpoint import filters, schema, seals, spans
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
-from checkpoint.run_rows import WRITTEN
+from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
 from checkpoint.session import PAGE_BYTES, Session, lacks_room
 from checkpoint.tiers import RunNumber
 from checkpoint.verify import verify_up_to
@@ -116,7 +116,8 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
         )
         done = 0
         for table, column, cells in sources:
-            rows = _rows(session, f"SELECT {cells} FROM {table} WHERE {column} < ?", (number + 1,))
+            portion_rows = FEW_ROWS if table == LARGE else _PORTION_ROWS
+            rows = _rows(session, f"SELECT {cells} FROM {table} WHERE {column} < ?", (number + 1,), portion_rows)
             _copy(target, table, _counted(rows, lambda copied: progress(done + copied, total)))  # noqa: B023
             done += target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         _leave_out(target, "filter", filters.untrusted(session))
@@ -163,9 +164,11 @@ def _counted(rows: Iterator[tuple[Any, ...]], tell: Callable[[int], None]) -> It
         yield row
 
 
-def _rows(session: Session, statement: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    session: Session, statement: str, parameters: tuple[object, ...], portion_rows: int = _PORTION_ROWS
+) -> Iterator[tuple[Any, ...]]:
     with session.cursor(statement, parameters) as fetch:
-        while portion := fetch(_PORTION_ROWS):
+        while portion := fetch(portion_rows):
             yield from portion
 
 

@@ -6,8 +6,9 @@ value is text or bytes, so that an integer is always such a number. (After Lu et
 Values in SSD-conscious Storage", 2016.)
 
 A body is written with the run of a checkpoint, and a merged run refers to the same one: what is large is written once.
-The checkpoint that it came with stands beside the body: every run that refers to it holds that one. A body goes with
-the last row that refers to it, and with none of another slot, whatever number damage may have left there.
+A body goes with the last row that refers to it, and with none of another slot, whatever number damage may have left
+there. The checkpoint that it came with stands beside it, which every run that refers to the body holds: so a copy of
+older checkpoints knows what it needs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from checkpoint.errors import REPAIR, CorruptStoreError
 from checkpoint.filters import hash_of
 from checkpoint.lookup import newest_of
 from checkpoint.run import Payload
@@ -45,13 +47,14 @@ def set_aside(
 
     Raises:
         TypeError: a value is neither text nor bytes.
+        CorruptStoreError: the same of a row that was stored.
 
     Time: O(rows); O(parts · log n) for each value that is shared.
     Dirties: a row for each body that is written.
     """
     objects, slots, values = columns[:3]
     found = [*values]
-    for place in _large_places(values):
+    for place in _large_places(values, is_stored=bool(parts)):
         shared = _shared(connection, parts, objects[place], slots[place])
         if shared is None:
             row = int(run), _hash(objects[place], slots[place]), values[place]
@@ -62,15 +65,21 @@ def set_aside(
     return found
 
 
-def _large_places(values: Sequence[Payload | None]) -> list[int]:
+def _large_places(values: Sequence[Payload | None], *, is_stored: bool) -> list[int]:
     """Return the places of the values that are large."""
     kinds = set(map(type, values)) - _PLAIN
     if strange := [kind for kind in kinds if not issubclass(kind, str | bytes)]:
-        raise TypeError(f"a value is a {strange[0].__name__}: expected text or bytes")
+        raise _no_value(strange[0], is_stored=is_stored)
     # Text has at most four bytes a character: most is told at once to be short, whatever it says.
     if max(map(len, filter(None, values)), default=0) <= INLINE_BYTES // 4:
         return []
     return [place for place, value in enumerate(values) if value and _size(value) > INLINE_BYTES]
+
+
+def _no_value(kind: type, *, is_stored: bool) -> Exception:
+    if is_stored:
+        return CorruptStoreError(f"a row has a value that is a {kind.__name__}, or its body is lost: {REPAIR}")
+    return TypeError(f"a value is a {kind.__name__}: expected text or bytes")
 
 
 def _size(value: Payload) -> int:
@@ -87,8 +96,16 @@ def _shared(connection: sqlite3.Connection, parts: Sequence[RunNumber], object_i
     return row[0] if row and type(row[0]) is int else None
 
 
-def delete_items(connection: sqlite3.Connection, condition: str, parameters: Sequence[object]) -> int:
+def delete_items(
+    connection: sqlite3.Connection, condition: str, parameters: Sequence[object], holders: Iterable[RunNumber]
+) -> int:
     """Delete rows of items and the bodies that no other row refers to.
+
+    Args:
+        connection: inside a transaction of the caller.
+        condition: which rows.
+        parameters: those of the condition.
+        holders: every run that stays and has checkpoints which the runs of these rows have, too: it may share bodies.
 
     Returns:
         how many rows there were; one that refers to a body counts for as many as it takes longer.
@@ -97,7 +114,8 @@ def delete_items(connection: sqlite3.Connection, condition: str, parameters: Seq
     """
     gone = _referred(connection, condition, parameters)
     rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
-    connection.executemany(_DROP_UNUSED, [(body, _hash(*key), *key, body) for body, *key in gone])
+    drop = _DROP_UNHELD.format(", ".join(map(str, holders)))
+    connection.executemany(drop, [(body, _hash(*key), *key, body) for body, *key in gone])
     return rows + (_BODY_COST - 1) * len(gone)
 
 
@@ -194,14 +212,12 @@ def _is_in(run: StoredRun, born: object) -> bool:
 
 _PLAIN = {str, bytes, type(None)}
 
-_DROP_UNUSED = """
+_DROP_UNHELD = """
     DELETE FROM state_large WHERE id = ? AND hash = ? AND NOT EXISTS (
-        SELECT 1 FROM state_item WHERE object = ? AND slot = ? AND value = ? AND checkpoint IN (
-            SELECT state_large.checkpoint
-            UNION ALL SELECT run FROM run WHERE first <= state_large.checkpoint AND last >= state_large.checkpoint
-        )
+        SELECT 1 FROM state_item WHERE object = ? AND slot = ? AND value = ? AND checkpoint IN ({})
     )
 """
+"""What the file says of runs and of bodies is not asked: where it is damaged, a body would go while a row needs it."""
 
 _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"
 

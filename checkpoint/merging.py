@@ -9,7 +9,7 @@ one, and how many have been is noted: so processes of a checkpoint or two each g
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from checkpoint import run_rows, spans
@@ -154,23 +154,26 @@ class Merge:
         )
 
 
-def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> Iterator[int]:
+def delete_rows(
+    connection: sqlite3.Connection, runs: Sequence[RunNumber], holders: Callable[[], Iterable[RunNumber]]
+) -> Iterator[int]:
     """Delete all rows of some runs slice by slice; yield what each cost, in rows copied.
 
     Args:
         connection: inside transactions of the caller, one after the other.
         runs: their numbers, in order.
+        holders: gives, for each slice, the runs that stay and have checkpoints which these have, too.
     """
     for table in TABLES:
         left = list(runs)
         while end := _row_beyond(connection, table, left):
             whole = [run for run in left if run < end[0]]
             left = left[len(whole) :]
-            cost = _delete_whole(connection, table, whole)
+            cost = _delete_whole(connection, table, whole, holders())
             keys = f"({table.keys}) < ({placeholders(end[1:])})"
-            cost += run_rows.delete_rows(connection, table, f"checkpoint = ? AND {keys}", end)
+            cost += run_rows.delete_rows(connection, table, f"checkpoint = ? AND {keys}", end, holders())
             yield 1 + cost // _DELETE_COST
-        yield 1 + _delete_whole(connection, table, left) // _DELETE_COST
+        yield 1 + _delete_whole(connection, table, left, holders()) // _DELETE_COST
 
 
 def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
@@ -184,9 +187,11 @@ def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[
     return found
 
 
-def _delete_whole(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> int:
+def _delete_whole(
+    connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber], holders: Iterable[RunNumber]
+) -> int:
     """Delete all rows of some runs in one table, and return how many there were, or what they cost."""
-    return run_rows.delete_rows(connection, table, f"checkpoint IN ({placeholders(runs)})", runs)
+    return run_rows.delete_rows(connection, table, f"checkpoint IN ({placeholders(runs)})", runs, holders)
 
 
 def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:

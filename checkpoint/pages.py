@@ -125,7 +125,11 @@ def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
 
 def bytes_of(rows: list[Any]) -> int:
     """Return how much the values of some rows of items are."""
-    return sum(map(len, filter(None, map(_value, rows))))
+    values = list(filter(None, map(_value, rows)))
+    try:
+        return sum(map(len, values))
+    except TypeError:  # Damage has left what is no value.
+        return sum(len(value) for value in values if isinstance(value, str | bytes))
 
 
 def key_order(key: Key) -> tuple[Any, int, Any]:

@@ -206,7 +206,7 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
 
 def _drop_after(connection: sqlite3.Connection, newest: int, salvaged: int) -> None:
     """Delete the rows of checkpoints after the newest sound one, but of the one that was salvaged."""
-    for table, column in run_rows.WRITTEN:
+    for table, column in run_rows.NUMBERED:
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ? AND {column} <> ?", (newest + 1, salvaged))
 
 

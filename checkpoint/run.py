@@ -52,7 +52,8 @@ class CheckpointKind(StrEnum):
     DIFFERENTIAL = "differential"
 
 
-_CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096
+"""How many rows are dealt with at once, where they are small."""
 
 
 @dataclass
@@ -124,8 +125,8 @@ class Run:
         """
         found = RunDigest()
         for rows in self.tables:
-            for start in range(0, len(rows), _CHUNK_ROWS):
-                found.update(rows[start : start + _CHUNK_ROWS])
+            for start in range(0, len(rows), CHUNK_ROWS):
+                found.update(rows[start : start + CHUNK_ROWS])
             found.end_table()
         return Measure(found.slots, self.bytes, found.hexdigest())
 
@@ -158,7 +159,12 @@ class Measure(NamedTuple):
     digest: str
 
 
-def measure(index: Iterable[IndexRow], metadata: Iterable[MetadataRow], items: Iterable[ItemRow]) -> Measure:
+def measure(
+    index: Iterable[IndexRow],
+    metadata: Iterable[MetadataRow],
+    items: Iterable[ItemRow],
+    chunk_rows: int = CHUNK_ROWS,
+) -> Measure:
     """Return item rows, bytes and digest of sorted rows: 16 bytes of BLAKE2b over their JSON, in hexadecimal digits.
 
     The rows may come from iterators of any length: they are read once and in chunks, and the chunks leave no trace.
@@ -169,7 +175,7 @@ def measure(index: Iterable[IndexRow], metadata: Iterable[MetadataRow], items: I
     found = PageMeasure()
     for place, rows in enumerate((index, metadata, items)):
         iterator = iter(rows)
-        while chunk := list(islice(iterator, _CHUNK_ROWS)):
+        while chunk := list(islice(iterator, chunk_rows)):
             found.take((place, chunk))
     return found.result()
 
@@ -299,8 +305,8 @@ def item_bytes(rows: Sequence[ItemRow]) -> int:
     Time: O(rows), about 0.15 us each.
     """
     size = 0
-    for start in range(0, len(rows), _CHUNK_ROWS):
-        chunk = rows[start : start + _CHUNK_ROWS]
+    for start in range(0, len(rows), CHUNK_ROWS):
+        chunk = rows[start : start + CHUNK_ROWS]
         size += _slot_bytes([row[1] for row in chunk]) + _payload_bytes([row[2] for row in chunk])
     return size
 

@@ -12,15 +12,18 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from checkpoint.large import copy_for, delete_items, set_aside
+from checkpoint.large import copy_for, delete_items, has_bodies, set_aside
 from checkpoint.pages import ITEMS, TABLES, RunTable
 from checkpoint.reader import Reader
-from checkpoint.run import Measure, Page, PageMeasure, Run, measure
+from checkpoint.run import CHUNK_ROWS, Measure, Page, PageMeasure, Run, measure
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 GROUP = 240
 """How many rows one statement inserts at most; every SQLite takes so many values (999)."""
+
+FEW_ROWS = 16
+"""So many rows are read at once where they may be large."""
 
 _GROUPS = (GROUP, 32, 4, 1)
 
@@ -38,7 +41,10 @@ NUMBERED = (
 )
 """Every table that has rows by run, with the column that tells which."""
 
-WRITTEN = (*NUMBERED, ("state_large", "checkpoint"))
+LARGE = "state_large"
+"""The table of bodies."""
+
+WRITTEN = (*NUMBERED, (LARGE, "checkpoint"))
 """Every table that has rows that came with a checkpoint: a body stays after the rows of the checkpoint are gone."""
 
 
@@ -144,32 +150,45 @@ def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
             f"SELECT {keys}, {rest}, max(checkpoint) FROM {table.name} WHERE checkpoint IN ({older}) GROUP BY {keys})"
         )
         connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND {table.deleted_column} IS NULL")
-    _drop_unreachable(session, number)
+    _drop_unreachable(session, number, runs)
     copy_for(connection, number)
 
 
-def _drop_unreachable(session: Session, number: int) -> None:
+def _drop_unreachable(session: Session, number: int, older: Sequence[RunNumber]) -> None:
     """Drop the rows of an image whose object exists no more."""
     live = Reader(session, (number,)).reachable()
     for table in TABLES[1:]:
         rows = session.connection.execute(f"SELECT DISTINCT object FROM {table.name} WHERE checkpoint = {number}")
         for dead in {row[0] for row in rows} - live:
-            delete_rows(session.connection, table, f"checkpoint = {number} AND object = ?", (dead,))
+            delete_rows(session.connection, table, f"checkpoint = {number} AND object = ?", (dead,), (*older, number))
 
 
-def delete_rows(connection: sqlite3.Connection, table: RunTable, condition: str, parameters: Sequence[object]) -> int:
+def delete_rows(
+    connection: sqlite3.Connection,
+    table: RunTable,
+    condition: str,
+    parameters: Sequence[object],
+    holders: Iterable[RunNumber],
+) -> int:
     """Delete the rows of one table that a condition holds for, and return how many there were, or what they cost.
+
+    Args:
+        connection: inside a transaction of the caller.
+        table: the table.
+        condition: which rows.
+        parameters: those of the condition.
+        holders: every run that stays and has checkpoints which the runs of these rows have, too.
 
     Time: O(rows). Dirties: the rows.
     """
     if table is TABLES[ITEMS]:
-        return delete_items(connection, condition, parameters)
+        return delete_items(connection, condition, parameters, holders)
     return connection.execute(f"DELETE FROM {table.name} WHERE {condition}", parameters).rowcount
 
 
 def measured(connection: sqlite3.Connection, number: int) -> Measure:
     """Return slots, bytes and digest of the rows that lie under a number."""
-    return measure(*rows_of(connection, number))
+    return measure(*rows_of(connection, number), chunk_rows=FEW_ROWS if has_bodies(connection) else CHUNK_ROWS)
 
 
 def rows_of(connection: sqlite3.Connection, number: int) -> tuple[Iterator[Any], Iterator[Any], Iterator[Any]]:

@@ -31,6 +31,7 @@ from checkpoint.errors import (
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
+from checkpoint.pages import ITEMS, TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
@@ -527,7 +528,9 @@ class CheckpointStore:
             self._drop(lambda connection: self._delete_after(connection, number), "was dropped by a rollback")
 
     def _delete_after(self, connection: sqlite3.Connection, number: int) -> None:
-        for table, column in run_rows.WRITTEN:
+        stay = [run.run for run in self._runs if run.last <= number]
+        run_rows.delete_rows(connection, TABLES[ITEMS], "checkpoint >= ?", (number + 1,), stay)
+        for table, column in run_rows.NUMBERED:
             connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
         note_rollback(connection, self._newest, number)
 

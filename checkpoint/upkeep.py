@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
@@ -240,10 +241,15 @@ class Upkeep:
     def _delete_all(self, connection: sqlite3.Connection) -> Iterator[int]:
         while self._dropped:
             runs = sorted(self._dropped[:_DELETED_AT_ONCE])
-            yield from delete_rows(connection, runs)
+            yield from delete_rows(connection, runs, partial(self._holders, runs[-1]))
             note_gone(connection, runs)
             del self._dropped[: len(runs)]
             yield 1
+
+    def _holders(self, newest: RunNumber) -> list[RunNumber]:
+        """Return the runs that may refer to the bodies of runs up to one: all that begin before its end."""
+        merging = [merge.run for merge in self._merges if self._runs[merge.parts[0]].first <= newest]
+        return [*(run.run for run in self._runs if run.first <= newest), *merging]
 
     def _weight(self, merge: Merge) -> float:
         """Return what a row of a merge counts for, on the average."""

@@ -13,6 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Thread
 
+from checkpoint import schema
+
 Query = tuple[str, Sequence[object]]
 """A statement, and its parameters."""
 
@@ -69,5 +71,7 @@ def _has_started(thread: Thread) -> bool:
 
 def _run(path: str, queries: Sequence[Query]) -> None:
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < schema.FORMAT_VERSION:
+            schema.prepare_older(connection)
         for statement, parameters in queries:
             connection.execute(statement, parameters).fetchall()

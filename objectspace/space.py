@@ -54,7 +54,7 @@ class ObjectSpace(ObjectFactory):
         self._sealed: list[Callable[[], int]] = []
         self._rollbacks: list[Callable[[], None]] = []
         self._deletions: list[Callable[[], None]] = []
-        self._is_torn = False
+        self._is_torn: int = False
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
@@ -357,7 +357,7 @@ class ObjectSpace(ObjectFactory):
 
         Where it is cut in two by Ctrl-C, or by any error but a refusal (one of the library, ``ValueError`` or
         ``TypeError``), the next save refuses until a rollback: nothing that was half done becomes durable. So what may
-        be refused comes first.
+        be refused comes first. A save within the block is refused.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()

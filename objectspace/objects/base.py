@@ -109,7 +109,7 @@ class PersistedObject:
     _owner_key: Any
     _label: ClassVar[str] = ""
     """What the variant of the class is called: see :mod:`objectspace.objects.variants`."""
-    _is_torn = False
+    _is_torn: int = False
     """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
 
     def __init__(self, *_: Never, **__: Never) -> None:

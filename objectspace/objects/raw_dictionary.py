@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress, islice, repeat
-from operator import ne
+from operator import itemgetter, ne
 from typing import Any
 
 from checkpoint.reader import StoredItem, StoredRow
@@ -12,6 +12,8 @@ from checkpoint.run import ItemRow, Slot
 from objectspace.codec import is_utf8
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
+
+_NO_VALUE = "it is neither text nor bytes, or lay beside its row and is lost"
 
 
 class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
@@ -107,6 +109,8 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         return value  # type: ignore[no-any-return]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        if not isinstance(item.value, str | bytes):
+            self._damaged(item.slot, item.value, _NO_VALUE)
         return item.slot, item.value
 
     def _bound(self, key: Any, beyond: float) -> Slot | None:
@@ -116,6 +120,9 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         return [row[0] for row in rows]
 
     def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
+        for row in rows if int in set(map(type, map(_second, rows))) else ():
+            if type(row[1]) is int:
+                self._damaged(row[0], row[1], _NO_VALUE)
         return rows if rows and len(rows[0]) == 2 else [row[:2] for row in rows]  # type: ignore[return-value]
 
 
@@ -131,3 +138,6 @@ def _is_storable(value: object) -> bool:
     if type(value) is str:
         return is_utf8(value)
     return type(value) is bytes
+
+
+_second = itemgetter(1)

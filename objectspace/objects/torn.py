@@ -15,7 +15,11 @@ REFUSALS: tuple[type[BaseException], ...] = (CheckpointError, ObjectSpaceError)
 class MayTear(Protocol):
     """What notes of itself that it is between two states."""
 
-    _is_torn: bool
+    _is_torn: int
+
+
+CUT = 2
+"""What is noted where an edit was cut in two: just a rollback makes good for it, and no block around the edit."""
 
 
 class InOnePiece:
@@ -38,5 +42,8 @@ class InOnePiece:
         self._target._is_torn = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None or issubclass(kind, self._refusals):
-            self._target._is_torn = self._before
+        target = self._target
+        if kind is not None and not issubclass(kind, self._refusals):
+            target._is_torn = CUT
+        elif target._is_torn and target._is_torn != CUT:  # Else it was cut within the block, or rolled back there.
+            target._is_torn = self._before

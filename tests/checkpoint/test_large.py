@@ -9,6 +9,7 @@ import pytest
 from checkpoint import CheckpointStore, CorruptStoreError, Run
 from checkpoint.errors import RunRefusedError
 from checkpoint.large import INLINE_BYTES
+from objectspace import DamagedObjectError, PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, assert_bodies, images, quick_store, retained
 
 LONG = "x" * INLINE_BYTES
@@ -176,6 +177,65 @@ def test_a_body_that_no_row_refers_to_goes_at_a_repair() -> None:
     store.repair()
     assert bodies(store) == [LONG + "1"]
     assert store.verify() == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE run SET first = 9 WHERE first = 1",
+        "UPDATE run SET last = 1 WHERE state = 'merged'",
+        "UPDATE state_large SET checkpoint = checkpoint + 64",
+        "UPDATE state_large SET checkpoint = 1",
+    ],
+)
+def test_what_damage_says_of_runs_and_bodies_takes_no_body_with_it(damage: str) -> None:
+    store = quick_store(":memory:", history=100)
+    for number in range(1, 60):
+        store.append(run_with({number % 40: f"{LONG}{number}"}))
+    store.compact()
+    store.database.conn.execute(damage)
+    store.reopen()
+    store.configure(history=1)
+    for number in range(60, 110):
+        store.append(run_with({100: f"{LONG}{number}"}))
+    store.truncate_after(109)
+    expected = {slot: f"{LONG}{max(n for n in range(1, 60) if n % 40 == slot)}" for slot in range(40)}
+    assert values_of(store) == {**expected, 100: f"{LONG}109"}
+    store.repair()
+    assert store.verify()
+    assert values_of(store) == {**expected, 100: f"{LONG}109"}
+
+
+@pytest.mark.parametrize("rows", [2, 200])
+def test_a_lost_body_is_damage_to_all_that_reads_it(rows: int) -> None:
+    store = quick_store(":memory:", history=2)
+    for number in range(1, 4):
+        store.append(run_with(dict.fromkeys(range(rows), f"{LONG}{number}")))
+    lost = "SELECT value FROM state_item WHERE checkpoint = 3 AND slot = 1"
+    store.database.conn.execute(f"DELETE FROM state_large WHERE id = ({lost})")
+    store.reopen()
+    for work in (store.verify, store.compact, lambda: store.append(Run(FULL)), lambda: store.fork("unused.db")):
+        with pytest.raises(CorruptStoreError):
+            work()
+    assert store.repair().newest == 2
+    assert values_of(store) == dict.fromkeys(range(rows), f"{LONG}2")
+    assert store.verify()
+
+
+def test_a_lost_body_of_a_raw_dictionary_is_told_as_damage() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    raw = space.create_sorted_dictionary("raw", raw=True)
+    raw.update((b"%d" % number, LONG + "!") for number in range(9))
+    space.checkpoint()
+    store.database.conn.execute("DELETE FROM state_large WHERE id = 3")
+    raw = PersistedObjectSpace(store).get_sorted_dictionary("raw")
+    said = r"SortedDictionary 'raw', slot b'2'.* lay beside its row and is lost"
+    reads = lambda: raw[b"2"], lambda: raw.get_many([b"2"]), lambda: list(raw.items()), lambda: list(raw.values())
+    for read in reads:
+        with pytest.raises(DamagedObjectError, match=said):
+            read()
+    assert raw[b"3"] == LONG + "!"
 
 
 def test_a_body_that_would_never_go_is_found_and_mended() -> None:
