@@ -11,18 +11,16 @@ object of a user returned by the epoch, and gave rows as they come to all that r
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sized
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from objectspace.errors import ObjectSpaceError
-from objectspace.objects import PersistedObject, Value
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
 from objectspace.relational.catalogue import TABLES
 from objectspace.space import ObjectSpace
-from objectspace.volatile import VolatileObjectSpace
 
 OPERATORS = "$operators"
 """The name of the dictionary that lists the operators of a space."""
@@ -126,10 +124,9 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 
 
 def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:
-    """Make sure that it is known of which operator the state is that lies below their names, and of how many batches.
+    """Make sure that it is known of which operator the rows are that lie below their names, and of how many batches.
 
-    A salvage may have left out the object that says so. What is empty, or as an operator makes it when it is opened, is
-    of a run that was only opened.
+    A salvage may have left out the object that says so. Tables without rows are those of a run that was only opened.
 
     Args:
         space: the space.
@@ -138,41 +135,21 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
         position: the name of the value that says how many batches are in the state.
 
     Raises:
-        PipelineChangedError: it is not; it names the tables and other objects.
+        PipelineChangedError: it is not; it names the tables.
     """
     stored, has_position = _stored(space), position in space
-    known = stored if has_position else difference.gone
-    found = [one for node in plan.stateful if plan.names[node] not in known for one in _filled(space, plan, node)]
+    names = [plan.names[node] for node in plan.stateful]
+    unsure = [name for name in names if name not in (stored if has_position else difference.gone)]
+    below = tuple(f"{name}/" for name in unsure)
+    found = [one for one in tables(space) if one.startswith(below) and one in space and _has_rows(space, one)]
     if found:
         missing = f"no entry of their operator in {OPERATORS!r}" if has_position else f"no value {position!r}"
         raise PipelineChangedError(
-            f"the space has state in {', '.join(map(repr, found))}, but {missing}, so that nothing tells which batches"
-            " are in it, and a run would count those twice: a salvage may have left it out, or these objects are not"
-            " those of a pipeline; go back to a checkpoint where it is there with space.rollback(epoch=...), or delete"
-            " each of these objects with space.delete(name), and give all batches, from the first one"
+            f"the space has rows in {', '.join(map(repr, found))}, but {missing}, so that nothing tells which batches"
+            " are in them, and a run would count those twice: a salvage may have left it out, or these tables are not"
+            " those of a pipeline; go back to a checkpoint where it is there with space.rollback(epoch=...), or drop"
+            " each of these tables with drop_table(space, name), and give all batches, from the first one"
         )
-
-
-def _filled(space: ObjectSpace, plan: Plan, node: Node) -> list[str]:
-    """Return the names of the tables and other objects of an operator that hold more than when it was opened first."""
-    name = plan.names[node]
-    own = [one for one in space if one.startswith(f"{name}/") or (node.is_own and one == name)]
-    found = [one for one in own if not _is_empty(space, one)]
-    opened = VolatileObjectSpace()
-    if found and node.make is not None:
-        node.make().open(opened, name)
-    return [one for one in found if one not in opened or not _is_same(space.get(one), opened.get(one))]
-
-
-def _is_empty(space: ObjectSpace, name: str) -> bool:
-    found = space.get(name)
-    return isinstance(found, Sized) and len(found) == 0
-
-
-def _is_same(one: PersistedObject, other: PersistedObject) -> bool:
-    """Tell whether two objects are known to hold the same."""
-    values = [found.value if isinstance(found, Value) else found for found in (one, other)]
-    return one.kind == other.kind and (values[0] == values[1]) is True
 
 
 def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> None:
@@ -194,6 +171,10 @@ def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> Non
                 " space.rollback(epoch=...), or drop its other tables with drop_table(space, name), forget it with"
                 f" del space.get_dictionary({OPERATORS!r})[{name!r}], and give all batches, from the first one"
             )
+
+
+def _has_rows(space: ObjectSpace, table: str) -> bool:
+    return len(space.get_sorted_dictionary(table)) > 0
 
 
 def forget(space: ObjectSpace, names: Iterable[str]) -> None:
