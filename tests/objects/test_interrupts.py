@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -317,3 +318,39 @@ def test_an_edit_that_was_cut_in_two_is_noticed(kind: str) -> None:
         space.checkpoint()
     assert len(target) == 200
     assert PersistedObjectSpace(space.store).get("t") == target
+
+
+def test_a_block_in_one_piece_is_saved_whole_or_not_at_all() -> None:
+    space, came, lines = PersistedObjectSpace(CheckpointStore(":memory:")), True, 0
+    rows, count = space.create_list("rows"), space.create_value("count", 0)
+    space.checkpoint()
+
+    def work() -> None:
+        with space.in_one_piece():
+            rows.append(1)
+            count.value += 1
+
+    while came:
+        came, lines = interrupted(work, lines), lines + 1
+        with suppress(CheckpointProtocolError):
+            space.checkpoint()
+        space.rollback()
+        assert len(rows) == count.value
+    assert (len(rows), lines > 10) == (count.value, True)
+    assert count.value > 0
+
+
+def test_a_block_in_one_piece_remembers_what_was_cut_in_two_within_it() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_list("rows")
+    space.checkpoint()
+    with space.in_one_piece():
+        space.create_list("more")
+        with suppress(KeyboardInterrupt), space.in_one_piece():
+            raise KeyboardInterrupt
+    with pytest.raises(CheckpointProtocolError, match="an edit was interrupted in its midst"):
+        space.checkpoint()
+    with space.in_one_piece():
+        space.rollback()
+    assert list(space) == ["rows"]
+    assert space.checkpoint().slots == 0

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from objectspace.operators import AggCall, HashJoin, Operator, Pipeline, SimpleAgg, count
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, SpacePart
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.operators import AggCall, HashJoin, LocalRun, Operator, Pipeline, SimpleAgg, count
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 
@@ -18,6 +21,7 @@ class Gives(Operator):
     """Gives what a function makes of a chunk."""
 
     def __init__(self, schema: TableSchema, out: Any = lambda chunk: [chunk]) -> None:
+        super().__init__()
         self._schema, self._out = schema, out
 
     @property
@@ -32,6 +36,35 @@ def passed(operator: Any) -> Pipeline:
     found = Pipeline()
     found.source("rows", SCHEMA).through(operator, "own").materialize("found")
     return found
+
+
+class KeepsKeys(Gives):
+    """Keeps the ids in a key-value table, which it makes when it is opened."""
+
+    def open(self, space: Any, name: str) -> None:
+        manager = KeyValueTableManager(SpacePart(space, f"{name}/"))
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+        self.keys = manager.open_key_value_table("s", "t")
+
+    def process(self, chunk: Chunk, side: str = "input") -> Any:
+        for _, (number, _) in chunk.rows():
+            if number < 0:
+                raise ArithmeticError(number)
+            self.keys.put(b"%d" % number, b"")
+        return [chunk]
+
+
+def test_a_run_that_was_only_opened_is_no_reason_to_refuse_another_one() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    first = LocalRun(passed(KeepsKeys), space)
+    space.checkpoint()
+    second = LocalRun(passed(KeepsKeys), space)
+    with pytest.raises(ArithmeticError):
+        second.step({"rows": [(-1, "a")]})
+    second.step({"rows": [(1, "a")]})
+    first.step({"rows": [(2, "b")]})
+    assert LocalRun(passed(KeepsKeys), PersistedObjectSpace(space.store)).rows("found") == [(1, "a"), (2, "b")]
 
 
 def test_an_operator_of_one_row_needs_no_key() -> None:
