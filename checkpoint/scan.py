@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpoint.lookup import Extents, in_order
 from checkpoint.run import Slot
+from checkpoint.schema import VALUE
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -254,14 +255,17 @@ def value_column(only: str | None) -> str:
 @lru_cache(maxsize=64)
 def _merging(columns: str, runs: int, where: str, direction: str, rows: int) -> str:
     """Return the query for the first rows of an object in so many runs, the newest row of a slot first."""
-    end = f" ORDER BY slot {direction}, checkpoint DESC LIMIT {rows}"
-    select = f"SELECT {columns}, checkpoint FROM stored_item"
+    order = f" ORDER BY slot {direction}, checkpoint DESC"
+    end = f"{order} LIMIT {rows}"
+    select = "SELECT slot, value, rank, checkpoint FROM state_item"
     each = [f"{select} WHERE checkpoint = :run{place} AND object = :object{where}" for place in range(runs)]
     # A compound has few hundred members at most; what each gives is in order, so compounds are members of another.
     parts = [" UNION ALL ".join(each[start : start + _MEMBERS]) for start in range(0, runs, _MEMBERS)]
     if len(parts) > 1:
         parts = [" UNION ALL ".join(f"SELECT * FROM ({part}{end})" for part in parts)]
-    return parts[0] + end
+    # What a value stands for is looked up at last: in each member it would make the query longer than what it reads.
+    found = f"SELECT slot, {VALUE} AS value, rank, checkpoint FROM ({parts[0]}{end})"
+    return f"SELECT {columns}, checkpoint FROM ({found}){order}"
 
 
 def _replaced(page: list[_Row], newer: list[_Row]) -> list[_Row] | None:
