@@ -124,9 +124,11 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 
 
 def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:
-    """Make sure that it is known of which operator the rows are that lie below their names, and of how many batches.
+    """Make sure that it is known of which operator the state is that lies below their names, and of how many batches.
 
     A salvage may have left out the object that says so. Tables without rows are those of a run that was only opened.
+    Objects are counted only where something else was left out for certain: they may have been laid down for an
+    operator that has yet to get its first batch.
 
     Args:
         space: the space.
@@ -135,21 +137,49 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
         position: the name of the value that says how many batches are in the state.
 
     Raises:
-        PipelineChangedError: it is not; it names the tables.
+        PipelineChangedError: it is not; it names the tables and the objects.
     """
     stored, has_position = _stored(space), position in space
-    names = [plan.names[node] for node in plan.stateful]
-    unsure = [name for name in names if name not in (stored if has_position else difference.gone)]
+    nodes = {plan.names[node]: node for node in plan.stateful}
+    unsure = [name for name in nodes if name not in (stored if has_position else difference.gone)]
     below = tuple(f"{name}/" for name in unsure)
-    found = [one for one in tables(space) if one.startswith(below) and one in space and _has_rows(space, one)]
-    if found:
+    known = tables(space)
+    rows = [one for one in known if one.startswith(below) and one in space and _has_rows(space, one)]
+    lost = [name for name in unsure if _was_noted(space, name, position)]
+    objects = [one for name in lost for one in _kept_below(space, name, is_own=nodes[name].is_own) if one not in known]
+    if rows or objects:
         missing = f"no entry of their operator in {OPERATORS!r}" if has_position else f"no value {position!r}"
         raise PipelineChangedError(
-            f"the space has rows in {', '.join(map(repr, found))}, but {missing}, so that nothing tells which batches"
-            " are in them, and a run would count those twice: a salvage may have left it out, or these tables are not"
-            " those of a pipeline; go back to a checkpoint where it is there with space.rollback(epoch=...), or drop"
-            " each of these tables with drop_table(space, name), and give all batches, from the first one"
+            f"the space has {_listed(rows, objects)}, but {missing}, so that nothing tells which batches are in them,"
+            " and a run would count those twice: a salvage may have left it out, or these are not those of a pipeline;"
+            " go back to a checkpoint where it is there with space.rollback(epoch=...), or drop each of these tables"
+            " with drop_table(space, name), delete each of these objects with space.delete(name), and give all"
+            " batches, from the first one"
         )
+
+
+def _was_noted(space: ObjectSpace, name: str, position: str) -> bool:
+    """Tell whether an operator was noted for certain of which not all is known: a run counts batches before it notes.
+
+    A run also makes the dictionary of operators before it counts the first one.
+    """
+    if position not in space:
+        return name in _stored(space)
+    return OPERATORS not in space and space.get_value(position).value > 0
+
+
+def _listed(rows: list[str], objects: list[str]) -> str:
+    tables, others = ", ".join(map(repr, rows)), ", ".join(map(repr, objects))
+    return " and ".join([f"rows in {tables}"] * bool(rows) + [f"objects {others}"] * bool(objects))
+
+
+def begin(space: ObjectSpace, position: str) -> None:
+    """Count no batches, where none are counted yet, and list no operators: what is not there later on is lost.
+
+    Dirties: an index row for each, and an item, once.
+    """
+    space.get_or_create_dictionary(OPERATORS)
+    space.get_or_create_value(position, 0)
 
 
 def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> None:
@@ -190,16 +220,20 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
     for name in names:
         record = stored[name]
         is_named = "own" in record or record["does"].partition("(")[0] not in KEPT_BELOW
-        own = [one for one in space if one.startswith(f"{name}/") or (is_named and one == name)]
-        known, others = tables(space), _key_value_tables(space) if name == KEY_VALUE_TABLES else ()
+        own, known = _kept_below(space, name, is_own=is_named), tables(space)
         for one in own:
-            if one in others:
-                continue
             if one in known:
                 drop_table(space, one)
             else:
                 space.delete(one)
         del space.get_dictionary(OPERATORS)[name]
+
+
+def _kept_below(space: ObjectSpace, name: str, *, is_own: bool) -> list[str]:
+    """Return the names of the objects that are the state of an operator, tables too."""
+    others = _key_value_tables(space) if name == KEY_VALUE_TABLES else ()
+    kept = [one for one in space if one.startswith(f"{name}/") or (is_own and one == name)]
+    return [one for one in kept if one not in others]
 
 
 def _key_value_tables(space: ObjectSpace) -> Container[str]:

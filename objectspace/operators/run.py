@@ -365,6 +365,7 @@ class LocalRun:
             self._turns.dropped()
             self._dropped_in = self._turns.epochs
         operators = self._opened(self.space, plan.at_work)
+        catalogue.begin(self.space, POSITION)
         if not new:
             catalogue.note(self.space, plan, difference.new, repeatable=True)
         self._shadow = self._made_shadow(operators) if new else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import CheckpointProtocolError, ObjectSpaceError, PersistedObjectSpace
+from objectspace import CheckpointProtocolError, ObjectSpace, ObjectSpaceError, PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import (
     Apply,
@@ -562,6 +563,89 @@ def test_rows_of_which_nothing_tells_what_batches_are_in_them_are_refused_until_
     for table in list(tables(space)):
         drop_table(space, table)
     assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
+class Counted:
+    """Counts rows in objects of its own, and in no table."""
+
+    def __repr__(self) -> str:
+        return "Counted()"
+
+    def process(self, batch: Any, space: Any) -> list[dict[str, Any]]:
+        total, seen = space.get_or_create_value("total", 0), space.get_or_create_dictionary("seen")
+        total.value += len(batch)
+        for row in batch.to_pylist():
+            seen[row["carrier"]] = seen.get(row["carrier"], 0) + 1
+        return [{"total": total.value}]
+
+
+def counted_apart(pipeline: Pipeline) -> None:
+    flights(pipeline).apply(Counted(), "apart", schema={"total": "int64"}).sink("totals", lambda epoch, changes: None)
+
+
+@pytest.mark.parametrize("lost", ["$operators", "$position"])
+def test_objects_of_which_nothing_tells_what_batches_are_in_them_are_refused_until_they_are_deleted(lost: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted_apart), EARLY, space)
+    counts = dict(space.get_dictionary("apart/seen"))
+    space.delete(lost)
+    space.checkpoint()
+    said = r"has objects 'apart/total', 'apart/seen', but .* with space\.delete\(name\)"
+    for drop_changed in (False, True):
+        with pytest.raises(PipelineChangedError, match=said):
+            run_local(built(counted_apart), EARLY, space, drop_changed=drop_changed)
+    for name in ("apart/total", "apart/seen"):
+        space.delete(name)
+    run_local(built(counted_apart), EARLY, space)
+    assert (space.get_dictionary("apart/seen"), space.get_value("apart/total").value) == (counts, sum(counts.values()))
+
+
+class Begun(Passing):
+    """Makes a key-value table, a tensor and what a clock tells when it is opened."""
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        self._total = space.get_or_create_value(name, time.time())
+        if f"{name}/tensor" not in space:
+            space.create_tensor(f"{name}/tensor", (3,), "int64")
+        manager = KeyValueTableManager(SpacePart(space, f"{name}/"))
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        self._total.value += 1
+        return [chunk]
+
+
+def begun(pipeline: Pipeline) -> None:
+    flights(pipeline).through(Begun, "begun").materialize("delays")
+
+
+def test_what_an_operator_of_a_user_makes_when_it_is_opened_is_no_state_of_batches() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    LocalRun(built(begun), space)
+    space.checkpoint()
+    space = PersistedObjectSpace(space.store)
+    run_local(built(begun), EARLY, space)
+    space.delete("$position")
+    with pytest.raises(PipelineChangedError, match=r"rows in 'delays/table' and objects .*'begun', .* no value"):
+        run_local(built(begun), EARLY, space)
+
+
+def test_runs_that_were_only_opened_and_first_batches_that_fail_leave_what_is_taken_up_again() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    first, second = LocalRun(built(begun), space), LocalRun(built(begun), space)
+    with pytest.raises(RowError):
+        first.step({"flights": [("no flight",)]})
+    second.step(EARLY[0])
+    first.step(EARLY[1])
+    assert (first.position, second.rows("delays")) == (2, first.rows("delays"))
+
+
+def test_what_was_laid_down_for_an_operator_before_its_first_batch_is_its_own() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    SpacePart(space, "apart/").create_value("total", 100)
+    run_local(built(counted_apart), EARLY, space)
+    assert space.get_value("apart/total").value == 100 + sum(space.get_dictionary("apart/seen").values())
 
 
 def test_an_operator_of_which_a_table_is_gone_is_refused_until_it_is_forgotten() -> None:
