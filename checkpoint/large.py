@@ -30,8 +30,8 @@ INLINE_BYTES = 400
 _BODY_COST = 4
 """Deleting a row that refers to a body takes as long as deleting so many others."""
 
-Reference = tuple[int, int, Any]
-"""The number of a body, and the object and the slot of a row that refers to it."""
+Reference = tuple[int, RunNumber, int, Any]
+"""The number of a body, and the run, the object and the slot of a row that refers to it."""
 
 
 def set_aside(
@@ -115,14 +115,16 @@ def delete_items(
     gone = _referred(connection, condition, parameters)
     rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
     drop = _DROP_UNHELD.format(", ".join(map(str, holders)))
-    connection.executemany(drop, [(body, _hash(*key), *key, body) for body, *key in gone])
+    connection.executemany(drop, [(body, _hash(*key), run, *key, body) for body, run, *key in gone])
     return rows + (_BODY_COST - 1) * len(gone)
 
 
 def _referred(connection: sqlite3.Connection, condition: str, parameters: Sequence[object]) -> list[Reference]:
     if not has_bodies(connection):
         return []
-    statement = f"SELECT value, object, slot FROM state_item WHERE {condition} AND typeof(value) = 'integer'"
+    statement = (
+        f"SELECT value, checkpoint, object, slot FROM state_item WHERE {condition} AND typeof(value) = 'integer'"
+    )
     return connection.execute(statement, parameters).fetchall()
 
 
@@ -213,11 +215,16 @@ def _is_in(run: StoredRun, born: object) -> bool:
 _PLAIN = {str, bytes, type(None)}
 
 _DROP_UNHELD = """
-    DELETE FROM state_large WHERE id = ? AND hash = ? AND NOT EXISTS (
+    DELETE FROM state_large WHERE id = ? AND hash = ? AND checkpoint <= ? AND NOT EXISTS (
         SELECT 1 FROM state_item WHERE object = ? AND slot = ? AND value = ? AND checkpoint IN ({})
     )
 """
-"""What the file says of runs and of bodies is not asked: where it is damaged, a body would go while a row needs it."""
+"""Drops a body with a row of a run, unless a run that stays refers to it.
+
+What the file says of runs and of bodies alone lets none go: where it is damaged, a body would go while a row needs it.
+A body that came after the run is not the one that the row referred to: SQLite gives the number of a body that is gone
+to a later one, while rows of runs that were dropped wait to be deleted.
+"""
 
 _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"
 

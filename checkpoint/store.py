@@ -29,6 +29,7 @@ from checkpoint.errors import (
     UnknownCheckpointError,
 )
 from checkpoint.fork import fork
+from checkpoint.large import drop_unused
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
 from checkpoint.pages import ITEMS, TABLES
@@ -406,6 +407,8 @@ class CheckpointStore:
             )
             while self._work():
                 pass
+            # A damaged row leaves its body behind where it is deleted.
+            self._change(drop_unused)
             return report
 
     def compact(self, progress: Progress = silent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from objectspace import DamagedObjectError, PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, assert_bodies, images, quick_store, retained
 
 LONG = "x" * INLINE_BYTES
+KINDS = (DIFFERENTIAL, FULL)
 
 
 def run_with(values: dict[Any, str | bytes | None], kind: Any = DIFFERENTIAL, object_id: int = 1) -> Run:
@@ -279,3 +281,50 @@ def test_a_damaged_row_of_no_object_is_deleted_as_any_other() -> None:
 
 def values_of(store: CheckpointStore) -> dict[Any, Any]:
     return {item.slot: item.value for item in store.reader().items(1)}
+
+
+@pytest.mark.parametrize("at", [212, 222])
+def test_a_body_with_the_number_of_one_that_is_gone_stays_while_older_rows_are_deleted(at: int) -> None:
+    store, chance = quick_store(":memory:", history=1000), random.Random(1)
+    store.append(run_with({-1: LONG + "before"}))
+    for number in range(2, 200):
+        small = dict.fromkeys(chance.sample(range(1000), 200), f"{number}")
+        store.append(run_with({**small, -1: "small"} if number == 150 else small))
+    store.configure(history=1)
+    numbers = [row[0] for row in store.database.execute("SELECT id FROM state_large")]
+    for number in range(200, 240):
+        store.append(run_with({-1: LONG + "after"} if number == at else {number: "small"}))
+    assert numbers == [row[0] for row in store.database.execute("SELECT id FROM state_large")]
+    assert bodies(store) == [LONG + "after"]
+    assert store.reader().item(1, -1).value == LONG + "after"  # type: ignore[union-attr]
+    assert store.verify()
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_a_damaged_row_takes_no_later_body_of_its_slot_with_it(is_repaired: bool) -> None:
+    store = quick_store(":memory:", history=100)
+    for number in range(1, 31):
+        store.append(
+            run_with({1: f"{LONG}{number}"} if number in (1, 5, 30) else {2: f"{number}"}, KINDS[number == 20])
+        )
+    later = "(SELECT value FROM state_item WHERE checkpoint = 30 AND slot = 1)"
+    store.database.conn.execute(f"UPDATE state_item SET value = {later} WHERE checkpoint = 5 AND slot = 1")
+    if is_repaired:
+        assert store.repair().newest == 30
+        assert store.verify()
+    store.configure(history=2)
+    for number in range(31, 80):
+        store.append(run_with({2: f"{number}"}))
+    assert values_of(store) == {1: LONG + "30", 2: "79"}
+
+
+@pytest.mark.parametrize("damaged", ["slot = 7", "object = 7"])
+def test_a_repair_leaves_no_body_of_a_row_that_was_damaged(damaged: str) -> None:
+    store = quick_store(":memory:")
+    for number in (1, 2):
+        store.append(run_with({1: f"{LONG}{number}"}))
+    store.append(run_with({2: "2"}, FULL))
+    store.database.conn.execute(f"UPDATE state_item SET {damaged} WHERE checkpoint = 2")
+    assert store.repair().newest == 3
+    assert_bodies(store)
+    assert store.verify()
