@@ -349,8 +349,13 @@ def test_a_removed_key_is_put_back_without_reading(
 def test_a_raw_dictionary_puts_back_what_it_can_store(space: PersistedObjectSpace) -> None:
     raw: Any = space.create_sorted_dictionary("raw", raw=True)
     raw.put_removed(b"k", "v")
-    for key, value, error in (("k", "v", TypeError), (b"k", 1, UnencodableValueError)):
-        with pytest.raises(error, match="is raw"):
+    refused = (
+        ("k", "v", TypeError, "a key is bytes"),
+        (b"k", 1, UnencodableValueError, "a value is text or bytes"),
+        (b"k", "\ud800", UnencodableValueError, "a value is text that UTF-8 has, without lone surrogates"),
+    )
+    for key, value, error, said in refused:
+        with pytest.raises(error, match=f"is raw: {said}"):
             raw.put_removed(key, value)
     assert raw.copy() == {b"k": "v"}
 
