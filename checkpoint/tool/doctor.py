@@ -77,7 +77,7 @@ def _versions() -> Facts:
     facts["sqlite"] = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < FIXED:
         facts["sqlite note"] = (
-            "before 3.51.3 two connections that write and checkpoint at once can damage a file: a store has one"
+            "before 3.51.3 two connections that write and checkpoint at once can damage a file: a store has only one"
         )
     return facts
 

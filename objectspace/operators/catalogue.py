@@ -62,27 +62,41 @@ class Difference:
     gone: tuple[str, ...]
 
     def describe(self, space: ObjectSpace, plan: Plan, under: str = "") -> str:
-        """Return in words what changed."""
+        """Return in words what changed; operators that only read from one that did are just named."""
         stored = _stored(space, under)
         now = {plan.names[node]: node for node in self.new}
-        lines = []
+        changed = {node for node in self.new if plan.names[node] in self.gone}
+        lines, behind = [], []
         for name in self.gone:
-            after = f"is now {now[name].describe()}" if name in now else "is there no more, or reads something else"
-            if name in now and now[name].describe() == stored[name]["does"]:
-                after = f"has now other inputs, or other columns: {now[name].schema}"
-                after += _inputs_that_differ(stored[name].get("reads", []), now[name].reads())
-                after += _rules_that_changed(now[name])
-            lines.append(f"{name!r}, stored as {stored[name]['does']}, {after}")
+            record, node = stored[name], now.get(name)
+            if node is None:
+                lines.append(_told(name, record, "is there no more, or reads something else"))
+            elif node.describe() != record["does"]:
+                lines.append(_told(name, record, f"is now {node.describe()}"))
+            elif not changed.isdisjoint(node.origins()):
+                behind.append(name)
+            else:
+                lines.append(_told(name, record, _inputs_that_differ(record, node) + _rules_that_changed(node)))
         lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
+        if behind:
+            lines.append(f"and with them what reads from them: {', '.join(map(repr, behind))}")
         return "; ".join(lines)
 
 
-def _inputs_that_differ(before: list[str], after: list[str]) -> str:
-    """Return in words what an operator has read and reads now; nothing where that is not known, or the same."""
+def _told(name: str, record: Mapping[str, Any], what: str) -> str:
+    return f"{name!r}, stored as {record['does']}, {what}"
+
+
+def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
+    """Return in words what an operator has read and reads now; where that is not known, or the same, its columns."""
+    before, after = record.get("reads", []), node.reads()
     old, new = [one for one in before if one not in after], [one for one in after if one not in before]
     if not before or not (old or new):
-        return ""
-    return f"; it has read {', '.join(old) or 'nothing else'}, and reads now {', '.join(new) or 'nothing else'}"
+        return f"has now other inputs, or other columns: {node.schema}"
+    return (
+        f"has now other inputs: it has read {', '.join(old) or 'nothing else'}, and reads now"
+        f" {', '.join(new) or 'nothing else'}"
+    )
 
 
 def _rules_that_changed(node: Node) -> str:

@@ -96,7 +96,8 @@ def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: 
         flights(pipeline).group_by("carrier").agg(n=count(), total=sum_("delay")).materialize("delays")
 
     said = (
-        r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg.*drop_changed=True"
+        r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg\(carrier, .*\);"
+        r" and with them what reads from them: 'delays'; go back .* drop_changed=True"
     )
     with pytest.raises(PipelineChangedError, match=said):
         run_local(built(changed), BATCHES, path)
