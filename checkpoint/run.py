@@ -238,9 +238,10 @@ def digest_of(rows: list[Any]) -> str:
 def slot_order(slot: Slot) -> tuple[int, Any]:
     """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
     order = _ORDER.get(type(slot))
-    if slot is None:
-        raise CorruptStoreError(f"a row has no slot: it is damaged; {REPAIR}")
-    if order is None:  # A class of the caller's own, derived from one of these.
+    if order is None:
+        if slot is None:
+            raise CorruptStoreError(f"a row has no slot: it is damaged; {REPAIR}")
+        # A class of the caller's own, derived from one of these.
         order = 2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0
     return order, slot
 
