@@ -10,6 +10,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
+from objectspace.objects import limits
 from tests.objects.interruptions import interrupted
 from tests.objects.samples import shape
 from tests.tally import TALLY
@@ -188,6 +189,27 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, b
             tried += 1
     TALLY["edits interrupted"] += tried
     assert tried > len(EDITS[kind])
+
+
+def test_an_element_whose_adding_was_interrupted_is_added_again_once_all_are_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    lines, came, saved = 0, True, 0
+    while came:
+        space = prepared("set", "unread")
+        target = space.get("t")
+        came = interrupted(partial(target.add, 700), lines)
+        lines += 1
+        if is_saved(space):
+            space._check()
+            assert list(reversed(target))[-1] == 0
+            target.add(700)
+            space.checkpoint()
+            space._check()
+            assert list(PersistedObjectSpace(space.store).get("t")) == [*range(COUNT), 700], f"after {lines} lines"
+            saved += 1
+    assert 0 < saved < lines
 
 
 @pytest.mark.parametrize("following", [lambda numbers: None, lambda numbers: numbers.pop(2)])
