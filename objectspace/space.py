@@ -54,6 +54,7 @@ class ObjectSpace(ObjectFactory):
         self._sealed: list[Callable[[], int]] = []
         self._rollbacks: list[Callable[[], None]] = []
         self._deletions: list[Callable[[], None]] = []
+        self._renamings: list[Callable[[str, str], None]] = []
         self._is_torn: int = False
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -105,30 +106,33 @@ class ObjectSpace(ObjectFactory):
             forget()
 
     def rename(self, name: str, new_name: str) -> None:
-        """Give an object another name.
+        """Give an object another name; a relational table keeps its columns and its watermarks.
 
         Raises:
             ObjectNotFoundError: there is none of this name.
-            NameInUseError: the new name is in use, or it is that of a relational table which has another one for now,
-                and this one is a table too.
+            NameInUseError: the new name is in use, or this is a relational table and the entries of another one wait in
+                the catalogues under the new name, as an earlier version has left them.
             DamagedObjectError: it may be a relational table, and the catalogues cannot be read; nothing has changed.
 
         Time: O(1).
-        Dirties: one index row.
+        Dirties: one index row; of a relational table also what the catalogues hold of it.
         """
         self._usable()
         object_id = self._find(name)
         self._check_free(new_name)
         self._will_change()
-        if _may_be_table(*self._entries[object_id]):
-            self._refuse_other_notes(name, new_name)
         _, kind, codec = self._entries[object_id]
+        catalogues = self._noting(name, new_name) if _may_be_table(name, kind, codec) else []
         with self.in_one_piece():
+            for noted in catalogues:
+                noted[new_name] = noted.pop(name)
             self._entries[object_id] = (new_name, kind, codec)
             self._ids[new_name] = self._ids.pop(name)
             if object_id in self._handles:
                 self._handles[object_id]._rename(new_name)
             self._index_changed(object_id)
+            for follow in self._renamings:
+                follow(name, new_name)
 
     def on_barrier(self, seal: Callable[[int], None]) -> None:
         """Have something called with the epoch before ``checkpoint()`` collects; what it raises stops the checkpoint.
@@ -161,6 +165,10 @@ class ObjectSpace(ObjectFactory):
     def on_delete(self, forget: Callable[[], None]) -> None:
         """Have something called after an object was deleted, to drop what it holds back for it."""
         self._deletions.append(forget)
+
+    def on_rename(self, follow: Callable[[str, str], None]) -> None:
+        """Have something called with the old and the new name of an object that was renamed, to call it by that."""
+        self._renamings.append(follow)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
@@ -222,18 +230,24 @@ class ObjectSpace(ObjectFactory):
             with suppress(*(() if may_count else (DamagedObjectError,))):
                 self.get_dictionary(catalogue).pop(name, None)
 
-    def _refuse_other_notes(self, name: str, new_name: str) -> None:
-        """Refuse what is noted the name under which notes of another object wait: they would count for it.
+    def _noting(self, name: str, new_name: str) -> list[Any]:
+        """Return the catalogues that note an object: the notes go with it to a new name.
 
         Raises:
-            NameInUseError: there are such.
+            NameInUseError: there are some, and notes of another object wait under the new name.
+            DamagedObjectError: the notes cannot be read.
         """
-        if any(name in (noted := self.get_dictionary(one)) and new_name in noted for one in self._catalogues()):
+        catalogues = {one: self.get_dictionary(one) for one in self._catalogues()}
+        found = {one: noted.get_many((name, new_name)) for one, noted in catalogues.items()}
+        noting = [catalogues[one] for one, (note, _) in found.items() if note is not None]
+        waiting = [one for one, (_, note) in found.items() if note is not None]
+        if noting and waiting:
             raise NameInUseError(
-                f"{name!r} is a relational table, and {new_name!r} is the name of another one, whose columns wait there"
-                " until it is renamed back: rename tables by rename_table() of objectspace.relational, which takes the"
-                " columns along and drops those that wait"
+                f"{name!r} is a relational table, and entries of another one wait under {new_name!r} in"
+                f" {waiting[0]!r}: an earlier version has renamed that one without them; give it this name back with"
+                " space.rename(), or rename by rename_table() of objectspace.relational, which drops those that wait"
             )
+        return noting
 
     def _catalogues(self) -> list[str]:
         return [one for one in CATALOGUES if one in self._ids and self.kind_of(one) == "Dictionary"]

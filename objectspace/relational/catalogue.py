@@ -106,7 +106,10 @@ def drop_table(space: ObjectSpace, name: str) -> None:
 
 
 def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
-    """Give a table another name; one that is open has it at once. ``space.rename()`` knows of no schema.
+    """Give a table another name; one that is open has it at once.
+
+    ``space.rename()`` does the same, whatever the object is; only this drops what an earlier version has left waiting
+    under the new name.
 
     Raises:
         SchemaMismatchError: there is no such table.
@@ -124,12 +127,8 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
         entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
     with space.in_one_piece():
         for entries in catalogues if new_name not in space else ():
-            entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
+            entries.pop(new_name, None)  # An earlier version has renamed a table of this name without them.
         space.rename(name, new_name)
-        for entries in catalogues:
-            if (entry := entries.pop(name, None)) is not None:
-                entries[new_name] = entry
-        registry_of(space).renamed(name, new_name)
 
 
 def find_record(space: ObjectSpace, name: str) -> TableRecord:
@@ -267,9 +266,9 @@ def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) 
         raise NameInUseError(
             f"table {name!r} cannot be created: {name!r} is a raw sorted dictionary, as the rows of a table are, and"
             f" {TABLES!r} has no entry of it, so that nothing tells its columns: a salvage may have left that out, or"
-            " it was made or renamed as an object; go back to a checkpoint where the entry is there with"
-            f" space.rollback(epoch=...), or delete it with what it holds by space.delete({name!r}), or choose another"
-            " name"
+            f" it was made as an object, or renamed as one by an earlier version; go back to a"
+            " checkpoint where the entry is there with space.rollback(epoch=...), or delete it with what it holds by"
+            f" space.delete({name!r}), or choose another name"
         )
 
 

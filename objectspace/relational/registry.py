@@ -200,6 +200,7 @@ def registry_of(space: ObjectSpace) -> Registry:
         space.ask_at_save(registry.sealed_epoch)
         space.on_rollback(registry.forget)
         space.on_delete(registry.clear_dead)
+        space.on_rename(registry.renamed)
     return registry
 
 
