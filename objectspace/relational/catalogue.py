@@ -266,10 +266,26 @@ def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) 
         raise NameInUseError(
             f"table {name!r} cannot be created: {name!r} is a raw sorted dictionary, as the rows of a table are, and"
             f" {TABLES!r} has no entry of it, so that nothing tells its columns: a salvage may have left that out, or"
-            f" it was made as an object, or renamed as one by an earlier version; go back to a"
+            f" it was made as an object, or renamed as one by an earlier version; {_heal(space, name)}go back to a"
             " checkpoint where the entry is there with space.rollback(epoch=...), or delete it with what it holds by"
             f" space.delete({name!r}), or choose another name"
         )
+
+
+def _heal(space: ObjectSpace, name: str) -> str:
+    """Return what makes a table of rows whose entry waits under a name that no object has; empty where none waits."""
+    waiting = [one for one in space.get_dictionary(TABLES) if one not in space] if TABLES in space else []
+    if not waiting:
+        return ""
+    shown = ", ".join(map(repr, waiting[:_SHOWN])) + (", ..." if len(waiting) > _SHOWN else "")
+    return (
+        f"{TABLES!r} has entries of names that no object has: {shown}; where the rows are those of one of them, give"
+        f" them that name back, as with space.rename({name!r}, {waiting[0]!r}), or "
+    )
+
+
+_SHOWN = 5
+"""How many names an error shows at most."""
 
 
 _ADVICE = (

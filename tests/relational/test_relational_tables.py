@@ -645,6 +645,8 @@ def test_a_table_that_an_earlier_version_has_renamed_as_an_object_is_the_table_a
     StateTable(space, "a", ORDERS).insert_row((1, 1, 1))
     space.checkpoint(epoch=1)
     renamed_without_entries(space, "a", "elsewhere")
+    with pytest.raises(NameInUseError, match=r"that no object has: 'a'; .* space\.rename\('elsewhere', 'a'\), or go"):
+        StateTable(space, "elsewhere", ORDERS)
     space.rename("elsewhere", "a")
     assert list(StateTable(space, "a", ORDERS).scan()) == [(1, 1, 1)]
 
