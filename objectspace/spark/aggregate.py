@@ -20,7 +20,7 @@ from objectspace.relational.values_arrow import listed
 Columns = Sequence[pa.ChunkedArray]
 
 Call = tuple[str, Any]
-"""A function of Arrow that takes a figure, and its options."""
+"""A function of Arrow that computes a figure, and its options."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Measure:
     Args:
         name: what the figure is called.
         function: ``rows`` (how many), ``nulls``, ``count`` (of values that are not null), ``sum``, ``min`` or ``max``.
-        column: the column it is taken from; not for ``rows``. Sums are of whole numbers, so that no order of the rows
-            can change them, and exact, however large they become. Of floats NaN is the greatest.
+        column: the column it is taken from; not for ``rows``. Sums are of whole numbers, so no order of the rows can
+            change them, and exact, however large they become. NaN counts as the greatest float.
 
     Raises:
         ObjectSpaceError: the function is none of these, or lacks its column.
@@ -52,9 +52,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class _Function:
-    """How a figure is taken from rows, from two figures, and from a column of figures.
+    """How a figure is computed from rows, from two figures, and from a column of figures.
 
-    Of floats NaN is the greatest, and zero is 0.0, so that neither shows the order of the rows.
+    NaN counts as the greatest float, and zero is 0.0, so that neither shows the order of the rows.
     """
 
     arrow: str
@@ -83,15 +83,15 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class RunningAggregate:
-    """Keeps some figures for each key over all the rows that ever came: the ``process`` of an operator.
+    """Figures kept for each key over all rows that ever came: the ``process`` of an operator.
 
     The state is one dictionary: the value of the key column, or a tuple of several -> the figures by name.
 
     Args:
         dictionary: the name of the dictionary in the space.
-        key: the names of the key columns, whose values are equal in Arrow exactly where they are in Python: text,
-            bytes, whole numbers, booleans, decimals, dates, times, timestamps and durations of microseconds or coarser.
-            One shard must get all rows of a key.
+        key: the names of the key columns, whose values are equal in Arrow exactly when they are in Python: text, bytes,
+            whole numbers, booleans, decimals, dates, times, timestamps and durations of microseconds or coarser. One
+            shard must get all rows of a key.
         measures: the figures.
     """
 
@@ -112,7 +112,7 @@ class RunningAggregate:
         return list(dict.fromkeys([*self.key, *(measure.column for measure in self.measures if measure.column)]))
 
     def keyed_by(self, columns: Sequence[str]) -> dict[str, KeyedBy]:
-        """Return where the keys of the dictionary hold some columns, by its name; nothing where they lack one.
+        """Return where the keys of the dictionary hold some columns, by its name; nothing if they lack one.
 
         Args:
             columns: the columns that rows are routed by.
@@ -129,8 +129,8 @@ class RunningAggregate:
             space: the space of the shard.
 
         Raises:
-            ObjectSpaceError: a key column is of a type that is no key, or a column to be summed does not hold whole
-                numbers, or a key or figure is a time that Python has not.
+            ObjectSpaceError: a key column is of a type that cannot be a key, or a column to be summed does not hold
+                whole numbers, or a key or figure is a time that Python cannot represent.
 
         Time: O(rows + keys of the epoch). Dirties: one slot for each key that comes.
         """
@@ -149,7 +149,7 @@ class RunningAggregate:
         state.update(dict(zip(keys, rows, strict=True)))
 
     def _merged(self, measure: Measure, news: list[Any], olds: list[dict[str, Any] | None]) -> list[Any]:
-        """Return a figure of many keys, of which some had one before."""
+        """Return a figure of many keys, some of which had one before."""
         before = [None if old is None else old[measure.name] for old in olds]
         merge = _FUNCTIONS[measure.function].merge
         if None not in before and None not in news:
@@ -160,7 +160,7 @@ class RunningAggregate:
         ]
 
     def _grouped(self, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
-        """Return the figures of the epoch by key, in the order of the keys, so that no order of the rows shows.
+        """Return the figures of the epoch by key, in the order of the keys: the order of the rows does not show.
 
         Rows are grouped as they come in, so that at most a few batches and the groups are in memory.
         """
@@ -218,7 +218,7 @@ class RunningAggregate:
 
 
 def _is_key(kind: pa.DataType) -> bool:
-    """Tell whether Arrow finds values of a type equal exactly where Python does: floats have two zeros, for example."""
+    """Return whether Arrow finds values of a type equal exactly when Python does: floats have two zeros, for one."""
     if any(of(kind) for of in _KEYS):
         return True
     # Python's have microseconds.
@@ -226,7 +226,7 @@ def _is_key(kind: pa.DataType) -> bool:
 
 
 def _in_utc(rows: pa.Table) -> pa.Table:
-    """Return rows with instants in UTC: Python takes two of one zone for equal that differ only in their offset."""
+    """Return rows with instants in UTC: Python finds two of one zone equal that differ only in their offset."""
     fields = [
         one.with_type(pa.timestamp(one.type.unit, "UTC")) if pa.types.is_timestamp(one.type) and one.type.tz else one
         for one in rows.schema
@@ -235,7 +235,7 @@ def _in_utc(rows: pa.Table) -> pa.Table:
 
 
 def _present(old: Any, new: Any) -> Any:
-    """Return the figure of two that stands for a value, None where neither does."""
+    """Return the one of two figures that stands for a value, None if neither does."""
     return new if old is None else old
 
 
@@ -244,8 +244,8 @@ def _aggregated(keys: Columns, figures: Sequence[pa.ChunkedArray | None], functi
 
     Args:
         keys: the columns of the key.
-        figures: what each figure is taken from; of the number of rows nothing.
-        functions: how, in words of Arrow.
+        figures: what each figure is taken from; None for the number of rows.
+        functions: the functions of Arrow that compute them.
     """
     arrays, calls = list(keys), []
     for values, (function, options) in zip(figures, functions, strict=True):
@@ -262,13 +262,13 @@ def _aggregated(keys: Columns, figures: Sequence[pa.ChunkedArray | None], functi
 
 
 def _with_nan(keys: Columns, values: pa.ChunkedArray, greatest: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the greatest values by key with NaN where it is among the values: Arrow passes over it."""
+    """Return the greatest values by key, which are NaN if that is among the values: Arrow passes over it."""
     is_nan = _aggregated(keys, [pc.is_nan(values)], [("any", None)]).columns[-1]
     return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
 def _prepared(values: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
-    """Return a column as Arrow can take a figure from it: what may add up to more than 64 bits is widened."""
+    """Return a column in a form that Arrow can aggregate: what may add up to more than 64 bits is widened."""
     if function == "sum" and pa.types.is_integer(values.type):
         bounds = pc.min_max(values).as_py().values()
         most = max((abs(bound) for bound in bounds if bound is not None), default=0)
@@ -283,7 +283,7 @@ def _has_nan(values: pa.ChunkedArray) -> bool:
 
 
 def _joined(columns: Columns) -> pa.ChunkedArray:
-    """Return columns of the same kind as one, of which some sums may have been widened."""
+    """Return columns of the same kind as one; the sums in some may have been widened."""
     kind = columns[0].type if len({column.type for column in columns}) == 1 else _WIDE
     alike = [column if column.type == kind else column.cast(kind) for column in columns]
     return pa.chunked_array([chunk for column in alike for chunk in column.chunks], kind)
@@ -315,7 +315,7 @@ _KEYS = (
     pa.types.is_decimal256,
     pa.types.is_date32,
 )
-"""Types of keys: what groups and sorts in Arrow and has a stored form besides, and where equal values are one."""
+"""Types of keys: what Arrow groups and sorts, what has a stored form, and whose equal values are one."""
 
 _TIMES = (pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 """Types of keys that have a unit."""

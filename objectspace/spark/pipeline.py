@@ -52,19 +52,20 @@ class Pipeline(Builder):
     """Stateful operators whose state lies at a location, fed by the micro-batches of one streaming query.
 
     There are two ways to say what it does. Declare sources, and build on them: grouping, joining, ranking and the rest,
-    operators of your own too, are the methods of the streams, as in :mod:`objectspace.operators`. Or :meth:`add`
-    operators that only keep state, each of which gets the rows of the one stream that ``start`` is given.
+    including operators of your own, are methods of the streams, as in :mod:`objectspace.operators`. Or :meth:`add`
+    operators that only keep state: each of them gets the rows of the one stream that is given to ``start``.
 
     Args:
-        location: where the space lies: a folder, or a URL of S3, GCS or Azure, that the driver and all executors reach.
-        shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
+        location: where the space lies: a folder, or a URL of S3, GCS or Azure, that the driver and all executors can
+            reach.
+        shards: the number of shards, 1 to 256; ``rescale`` changes that of an existing space.
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs of a shard may follow an image before the next one is considered; it is
             made in the background while a stream runs.
         cache: the folder of the local caches, or None for the default of each machine.
-        retention: which epochs are kept; the rest is removed in the background while a stream runs.
-        driver_rows: how many rows an epoch may have for the driver to work it itself, where that is quicker than tasks
-            are and no code of users runs; 0 for never.
+        retention: which epochs are kept; the others are removed in the background while a stream runs.
+        driver_rows: how many rows an epoch may have for the driver to work it itself, if that is quicker than tasks and
+            no users' code runs; 0 for never.
 
     Raises:
         CheckpointError: the location cannot be used, or holds a space with another number of shards.
@@ -113,8 +114,8 @@ class Pipeline(Builder):
         Args:
             name: its name.
             schema: its rows: a streaming DataFrame.
-            key: the columns that tell its rows apart; without a key every row is another one.
-            append_only: whether its rows are never changed or taken back; so it is without a column of operations.
+            key: the columns that tell its rows apart; without a key every row counts as another one.
+            append_only: whether its rows are never changed or taken back; true by default if there is no ``op_column``.
             op_column: the column that says what a row does: ``+``, ``-``, ``U-`` with the old row, ``U+`` with the new.
 
         Raises:
@@ -137,11 +138,11 @@ class Pipeline(Builder):
         return stream
 
     def for_each_epoch(self, result: str | Stream, function: FrameFunction) -> None:
-        """Have a function called with the changes of a result, epoch by epoch.
+        """Call a function with the changes of a result, epoch by epoch.
 
         It runs in the driver after the epoch is published. After a crash it may be called again, for the same epoch
-        with the same changes: so what it does must be idempotent, by the :meth:`mark` of the epoch. It is not called
-        where nothing changed.
+        with the same changes, so what it does must be idempotent, by means of the :meth:`mark` of the epoch. It is not
+        called if nothing changed.
 
         Args:
             result: the name of what was materialised or sunk, or the stream that ``sink`` or ``materialize`` returned.
@@ -180,11 +181,11 @@ class Pipeline(Builder):
         """Process one micro-batch and publish its epoch; the function for ``foreachBatch``.
 
         Args:
-            rows: the micro-batch; of a pipeline with several sources as :meth:`micro_batch` has it.
+            rows: the micro-batch; for a pipeline with several sources, in the form that :meth:`micro_batch` returns.
             batch: its number.
 
         Returns:
-            The manifest of the new epoch, or None where the micro-batch had been committed before.
+            The manifest of the new epoch, or None if the micro-batch had been committed before.
 
         Raises:
             FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
@@ -220,7 +221,7 @@ class Pipeline(Builder):
                 "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
             )
         require_streams(list(self._declared.values()))
-        # To Spark a source is its place in the query, so that its offsets are those of what stood there before.
+        # To Spark a source is its place in the query: its offsets are those of whatever stood there before.
         return self.micro_batch({name: self._declared[name].frame for name in self._built().sources})
 
     def micro_batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -250,21 +251,21 @@ class Pipeline(Builder):
         """Start the streaming query.
 
         Args:
-            stream: the rows for operators that were added; nothing where sources are declared.
+            stream: the rows for operators that were added; None if sources are declared.
             checkpoint_location: the folder where Spark keeps how far it has read.
             trigger: the trigger of the query: ``{"availableNow": True}``, or ``{"processingTime": "10 seconds"}``.
             on_epoch: called after each micro-batch with its number and what ``run_epoch`` returned.
 
         Returns:
-            The query; waiting for it raises the library's own error where that is what ended it.
+            The query; waiting for it raises the library's own error if that is what ended it.
 
         Raises:
-            CheckpointError: the location cannot be read, or lacks micro-batches that Spark's checkpoint takes for done.
-            FencedError: the space was replaced under this pipeline, which must be made anew.
+            CheckpointError: the location cannot be read, or lacks micro-batches that Spark's checkpoint has as done.
+            FencedError: the space was replaced under this pipeline, which must be created again.
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
             SchemaError: there is nothing to run, or two things.
-            TypeError: the trigger is no mapping.
+            TypeError: the trigger is not a mapping.
         """
         if trigger is not None and not isinstance(trigger, Mapping):
             raise TypeError(
@@ -301,26 +302,26 @@ class Pipeline(Builder):
 
     @property
     def incarnation(self) -> str:
-        """The UUID of the space, which a fork or one that is made anew does not have.
+        """The UUID of the space; a fork has another one, and so has a space that was made again.
 
-        A plain copy of the folder that is put back has it: what tells the epochs of both is :meth:`mark`.
+        A plain copy of the folder that is put back has the same UUID: :meth:`mark` tells the epochs of the two apart.
         """
         return self.chain.incarnation
 
     def mark(self, epoch: int) -> str:
-        """Return a text that only this very epoch has, by which a sink knows whether it has applied it.
+        """Return a text that identifies this very epoch, by which a sink knows whether it has applied it.
 
-        It is the same however often the epoch is handed out, and where a fork or a copy has it. The numbers of epochs
-        are given again in another space, and after an older state was put back, be it a plain copy: their marks are
-        others. In a function that gets the changes of an epoch it is the mark of what was published there; else that of
-        what is there now.
+        The mark is the same however often the epoch is handed out, and also in a fork or a copy that has the epoch.
+        Another space gives the same numbers to its epochs, and so does a space after an older state was put back, even
+        as a plain copy: their marks differ. In a function that gets the changes of an epoch, it is the mark of what was
+        published there; elsewhere, that of what is there now.
 
         Args:
             epoch: the epoch.
 
         Raises:
-            UnknownCheckpointError: the epoch has not been published, or is not kept any more.
-            CheckpointError: the location cannot be read, or holds no space any more.
+            UnknownCheckpointError: the epoch has not been published, or is no longer kept.
+            CheckpointError: the location cannot be read, or no longer holds a space.
         """
         is_delivered = self._epochs is not None and self._epochs.delivery.epoch == epoch
         chain = self.chain if is_delivered else self.chain.newest_view()
@@ -331,15 +332,15 @@ class Pipeline(Builder):
         return list(self._watch.progress)
 
     def status(self) -> Status:
-        """Return how the pipeline stands; of a space that was replaced, what is there now.
+        """Return how the pipeline stands; if its space was replaced, what is there now.
 
         Raises:
-            CheckpointError: the location cannot be read, or holds no space any more.
+            CheckpointError: the location cannot be read, or no longer holds a space.
         """
         chain = self.chain.newest_view()
         newest, error = chain.newest, self._watch.error
         if self._query is not None and self._query.exception() is None:
-            error = None  # the query was stopped in the midst of an epoch
+            error = None  # the query was stopped in the middle of an epoch
         return Status(
             chain.location.url,
             chain.shards,
@@ -373,7 +374,7 @@ class Pipeline(Builder):
 
     @contextmanager
     def read(self, operator: str, shard: int, epoch: int | None = None) -> Iterator[PersistedObjectSpace]:
-        """Open the space of one shard in this process, as of a published epoch; nothing that is edited is kept.
+        """Open the space of one shard in this process, as of a published epoch; edits are not kept.
 
         Args:
             operator: the name of the operator.
@@ -398,7 +399,7 @@ class Pipeline(Builder):
             epoch: the epoch, the newest by default.
 
         Raises:
-            SchemaError: nothing is materialised under the name in this pipeline, which is to be built as it ran.
+            SchemaError: nothing is materialised under the name in this pipeline, which must be built as it ran.
             UnknownCheckpointError: the epoch has not been published.
         """
         self.materialized(name)
@@ -412,14 +413,14 @@ class Pipeline(Builder):
         return found
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""
+        """Pickle to a stand-in: functions that see a stream take its schema to executors, not the driver's side."""
         return (PipelineElsewhere, ())
 
     def _position(self, rows: DataFrame, batch: int) -> SourcePosition:
         if not self._progress:
             return SourcePosition(_query_id(rows), batch)
         files = files_of(rows.sparkSession, self._progress)
-        # Once the query has made an epoch in this process, it and the space are of one history.
+        # Once the query has made an epoch in this process, it and the space share one history.
         before = "" if self._watch.progress else offsets_before(files, batch)
         return SourcePosition(_query_id(rows), batch, offsets_of(files, batch), before)
 
@@ -428,7 +429,7 @@ class Pipeline(Builder):
         require_kind(newest.lineage if newest else (), self.chain.location.url, is_built=is_built)
 
     def _begun(self) -> Epochs | AddedEpochs:
-        """Return what makes the epochs, in the one way or the other."""
+        """Return what makes the epochs, for either kind of pipeline."""
         if self._declared:
             return self._built()
         self._require_kind(is_built=False)

@@ -11,7 +11,7 @@ import orjson
 from checkpoint.chain import Manifest
 
 PHASES = ("receive_ms", "open_ms", "process_ms", "hand_over_ms", "save_ms")
-"""What a task does, in order; of an operator the sums over its shards."""
+"""What a task does, in order; for an operator, the sums over its shards."""
 
 _MARK = "operator/"
 
@@ -22,11 +22,11 @@ class OperatorProgress:
 
     Args:
         name: its name.
-        rows_in: the changes that came to it.
+        rows_in: the changes that reached it.
         rows_out: the changes that left it and what follows it.
         slots: the dirty slots that it wrote.
         bytes: the bytes of their keys and values.
-        ms: how long its action took, milliseconds; 0 where it had nothing to do, or ran in the tasks of another one.
+        ms: how many milliseconds its action took; 0 if it had nothing to do, or ran in the tasks of another one.
         phases: the milliseconds of its tasks by phase, summed over the shards.
     """
 
@@ -52,7 +52,7 @@ class EpochProgress:
         slots: the dirty slots that were written.
         bytes: the bytes of their keys and values.
         file_bytes: the bytes of the run files.
-        ms: how long it took from the micro-batch to the manifest, milliseconds.
+        ms: how many milliseconds it took from the micro-batch to the manifest.
         operators: what each operator did.
         in_driver: whether the driver worked it itself, without tasks.
         input_bytes: the bytes of these rows as Arrow has them.

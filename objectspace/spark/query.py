@@ -1,4 +1,4 @@
-"""The streaming query of a pipeline: Spark's own, whose errors are the library's where it knows what happened."""
+"""The streaming query of a pipeline: Spark's own, with the library's errors where it knows what happened."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Watch:
         self.error: BaseException | None = None
 
     def ours(self) -> BaseException | None:
-        """Return the error that ended the query, where it is the library's."""
+        """Return the error that ended the query, if it is the library's."""
         return self.error if isinstance(self.error, CheckpointError | ObjectSpaceError) else None
 
 
 class PipelineQuery(StreamingQuery):
-    """A query as Spark has it; waiting for it raises the library's own error where there is one.
+    """A query of Spark; waiting for it raises the library's own error if there is one.
 
     Args:
         query: Spark's query.
         watch: what is known of it.
-        release: gives back what the driver holds for it, once it has ended.
+        release: releases what the driver holds for it, once it has ended.
     """
 
     def __init__(self, query: StreamingQuery, watch: Watch, release: Callable[[], None] = lambda: None) -> None:
@@ -51,8 +51,8 @@ class PipelineQuery(StreamingQuery):
         """Wait until the query ends; see Spark's own.
 
         Raises:
-            ObjectSpaceError, CheckpointError: what ended it, where the library knows it.
-            StreamingQueryException: something else did.
+            ObjectSpaceError, CheckpointError: what ended it, if the library knows.
+            StreamingQueryException: something else ended it.
         """
         return self._called("awaitTermination", *(() if timeout is None else (timeout,)))  # type: ignore[no-any-return]
 
@@ -64,7 +64,7 @@ class PipelineQuery(StreamingQuery):
         self._called("processAllAvailable")
 
     def exception(self) -> BaseException | None:  # type: ignore[override]
-        """Return what ended the query, the library's own error where it knows it; None while it runs or ended well."""
+        """Return what ended the query, as the library's own error if known; None while it runs or if it ended well."""
         found = super().exception()
         return found if found is None else self._watch.ours() or found
 

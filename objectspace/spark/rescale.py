@@ -1,8 +1,8 @@
-"""Another number of shards for a space, while no query runs on it.
+"""Change the number of shards of a space, while no query runs on it.
 
-Each key goes to the shard that its vnode belongs to from now on. What is moved are the tables of pipelines, and objects
-of which it is known that their keys are those that rows are routed by: an operator has noted it, or the caller says so.
-Nothing is divided on a guess: any other object is refused before anything changes.
+Each key goes to the shard that its vnode now belongs to. What moves are the tables of pipelines, and objects whose keys
+are known to be those that rows are routed by: an operator has noted it, or the caller says so. Nothing is divided on a
+guess: any other object is refused before anything changes.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ def rescale(
     """Give every operator of a space another number of shards, as one new epoch.
 
     Stop the query first: a driver that still runs is fenced at its next epoch. Then start it with the new number; it
-    goes on where it stopped. Older epochs stay readable with their own shards.
+    continues where it stopped. Older epochs stay readable with their own shards.
 
     Args:
         location: where the space lies.
         shards: the new number of shards, 1 to 256.
-        keyed: for operators that were added to a pipeline the names of the objects whose keys are the values that rows
-            are routed by, in tuples where these are several; of a table it is the primary key. What an operator has
-            noted (of a ``RunningAggregate``, or by ``Operator(keyed=)``) need not be said.
+        keyed: for operators that were added to a pipeline, the names of the objects whose keys are the values that rows
+            are routed by, in tuples if these are several; of a table it is the primary key. What an operator has noted
+            (of a ``RunningAggregate``, or by ``Operator(keyed=)``) need not be given.
         options: what fsspec passes to the file system of a URL.
 
     Returns:
-        the manifest of the new epoch, or None where the space has that number already.
+        The manifest of the new epoch, or None if the space already has that number.
 
     Raises:
         ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can, or the shards have
-            evolved a table apart, or have other watermarks of it; nothing was changed.
+            evolved a table apart, or have different watermarks of it; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
 
-    Time: O(objects), and O(slots) of what operators of users have written, whose keys are compared with their shards;
-        and what the caches of this machine lack. Dirties: a division for each new shard, which names the runs of those
-        that it gets its rows from, and one manifest. No row is written: who opens a new shard reads these runs. Only
-        where shards were divided and have no image yet, this is made first, in O(state).
+    Time: O(objects), and O(slots) of what users' operators have written, whose keys are compared with their shards; and
+        what the caches of this machine lack. Dirties: a division for each new shard, which names the runs of those that
+        it gets its rows from, and one manifest. No row is written: whoever opens a new shard reads these runs. Only if
+        shards were divided and have no image yet, that image is made first, in O(state).
     """
     if type(shards) is not int or not 1 <= shards <= 256:
         raise ObjectSpaceError(f"rescale to {shards!r} shards: expected 1 to 256")
@@ -103,7 +103,7 @@ def rescale(
 
 @contextmanager
 def _caches_of(chain: Chain) -> Iterator[str | None]:
-    """Give a folder of caches: that of the machine where it has any of the space, else one that is gone afterwards."""
+    """Yield a folder of caches: that of the machine if it has any of the space, else one that is removed afterwards."""
     if (cache_root() / chain.incarnation).is_dir():
         yield None
         return
@@ -120,7 +120,7 @@ def _rules(plans: Mapping[str, OperatorPlan], keyed: Mapping[str, Iterable[str]]
 
 
 def _routes(plans: Mapping[str, OperatorPlan]) -> tuple[dict[str, list[list[str]]], dict[str, list[list[str]]]]:
-    """Return for each operator of a built pipeline by which columns its rows are routed, and their types."""
+    """Return for each operator of a built pipeline the columns that its rows are routed by, and their types."""
     if PIPELINE not in plans:
         return {}, {}
     with open_shard(plans[PIPELINE], 0) as space:
@@ -142,7 +142,7 @@ def _added(names: Iterable[str], keyed: Mapping[str, Iterable[str]], url: str) -
 
 
 def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
-    """Make sure that it is known of every slot of an operator where it belongs."""
+    """Make sure that it is known where every slot of an operator belongs."""
     if rule.is_whole:
         return
     missing, notes, filled = dict.fromkeys(rule.named), list[Notes](), list[set[str]]()
@@ -183,7 +183,7 @@ def _divisions(plan: OperatorPlan, rule: Rule, shards: int) -> list[ShardSaved]:
 
 
 def _undivided(plan: OperatorPlan, shard: int) -> Lineage:
-    """Return the runs of an old shard; an image of it where a division is among them, of which no other is made."""
-    # Else to open a shard after some rescales in a row would be to divide the shards that those were made of, too.
+    """Return the runs of an old shard, or an image of it if they include a division: no division is made of one."""
+    # Otherwise opening a shard after several rescales would mean dividing the shards that those were made of, too.
     lineage = plan.lineages[shard]
     return (write_image(plan, shard),) if any(run.is_division for run in lineage) else lineage

@@ -36,24 +36,24 @@ def quiet_session(
     log: str | os.PathLike[str] | None = None,
     config: dict[str, str] | None = None,
 ) -> SparkSession:
-    """Return a Spark session that writes nothing to the terminal; the running one, where there is one.
+    """Return a Spark session that writes nothing to the terminal; the running one, if there is one.
 
-    Spark's Java process inherits its standard error from the moment it starts, so for that moment the file descriptor
-    of this process points to the log.
+    Spark's Java process inherits its standard error when it starts, so for that moment the file descriptor of this
+    process points to the log.
 
     Args:
         name: the name of the application.
         master: where to run; two local threads that retry a failed task three times by default.
         log: the file for what Spark logs, or None to drop it.
-        config: further settings, which win.
+        config: further settings, which take precedence.
 
     Raises:
         JavaNotFoundError: there is no Java to run on.
         PySparkRuntimeError: Spark does not start; a note names the log.
 
-    Time: the start of Java, where no session is running.
-    Dirties: ``JAVA_HOME`` and, where they are unset, ``SPARK_LOCAL_IP`` and ``PYSPARK_PYTHON`` of this process; its
-        filter for one warning and the levels of two loggers of Spark.
+    Time: the start of Java, if no session is running.
+    Dirties: ``JAVA_HOME`` and, if they are unset, ``SPARK_LOCAL_IP`` and ``PYSPARK_PYTHON`` of this process; its filter
+        for one warning and the levels of two of Spark's loggers.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -62,7 +62,7 @@ def quiet_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's own default for the workers is the python3 on the PATH, which need not be the one that runs here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Said at each mapInArrow, which does not use pandas at all, only asks for it.
+    # Every mapInArrow says so, though it does not use pandas at all, only asks for it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # It prints, with the whole Java stack, what is raised as an exception in any case.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -78,7 +78,7 @@ def quiet_session(
         except PySparkRuntimeError as error:
             error.add_note(f"What Spark and Java wrote: {target}")
             raise
-    # Spark finds the format by itself where the package lies in a folder of sys.path, unlike an editable install.
+    # Spark finds the format by itself if the package lies in a folder of sys.path, unlike an editable install.
     session.dataSource.register(ObjectSpaceSource)
     return session
 

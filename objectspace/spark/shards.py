@@ -1,8 +1,8 @@
-"""Which shard a row belongs to, decided alike in Python and inside Spark.
+"""Which shard a row belongs to, decided in the same way in Python and inside Spark.
 
-The hash of a key is xxHash64 with seed 42 over its bytes (of a whole number the eight of an int64, lowest first), as
-Spark's ``xxhash64`` computes it; of several columns one is hashed after the other, with the hash so far as the seed.
-The top eight bits are the vnode, and each shard owns a contiguous range of the 256 vnodes.
+The hash of a key is xxHash64 with seed 42 over its bytes (for a whole number, the eight of an int64, lowest first), as
+Spark's ``xxhash64`` computes it. Several columns are hashed one after the other, with the hash so far as the seed. The
+top eight bits are the vnode, and each shard owns a contiguous range of the 256 vnodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def shard_expression(schema: StructType, key: Sequence[str], shards: int) -> Col
         ObjectSpaceError: a column is missing or of another type.
     """
     parts = ", ".join(_hashable(schema, name) for name in key)
-    # As text it is one call of Java; built of functions it is tens, and takes longer than the tasks of a small batch.
+    # As text it is one call into Java; built from functions it is tens, and takes longer than the tasks of a small
+    # batch.
     vnode = f"cast(shiftrightunsigned(xxhash64({parts}), 56) AS int)"
     return sf.expr(f"cast(floor({vnode} * {shards} / {VNODES}) AS int)")
 

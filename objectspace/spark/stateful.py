@@ -1,4 +1,4 @@
-"""Stateful code of users: a class with one method, in which nothing says Spark."""
+"""Users' stateful code: a class with one method, without a word of Spark."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from objectspace.errors import ObjectSpaceError
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An operator as an object: what it is configured with are its attributes, what it keeps lies in the space.
+    """An operator as an object: its attributes are its configuration, and what it keeps lies in the space.
 
     The object is copied to each task, so an attribute that ``process`` changes is lost.
     """
 
     def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
-        """Change objects and key-value tables of the space by the rows of one shard in one epoch.
+        """Update objects and key-value tables of the space with the rows of one shard in one epoch.
 
-        A task may be tried again and its rows may come in another order: the state afterwards must depend only on the
+        A task may be tried again, and its rows may come in another order: the state afterwards must depend only on the
         state before and on which rows there are.
 
         Args:
@@ -31,7 +31,7 @@ class Stateful(Protocol):
 
 
 class WholeEpoch:
-    """The ``Process`` that hands a ``Stateful`` object the rows of its shard as one batch, where there are any.
+    """The ``Process`` that hands a ``Stateful`` object the rows of its shard as one batch, if there are any.
 
     Args:
         stateful: the object.

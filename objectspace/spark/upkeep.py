@@ -1,4 +1,4 @@
-"""Upkeep of a location by the driver, beside the micro-batches: none of them waits for it."""
+"""Upkeep of a location by the driver, alongside the micro-batches: none of them waits for it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from objectspace.spark.handover import remove_before
 LOG = logging.getLogger("objectspace.spark")
 
 IMAGE_LAG = 16
-"""How many epochs old an image is when an epoch names it: caches that lag behind by fewer then stay what they are."""
+"""How many epochs old an image is when an epoch names it: caches that lag by fewer then stay what they are."""
 
 TASKS_WAIT = 8
-"""How many times as long as the upkeep a task waits before it writes an image itself, where none has come."""
+"""How many times as long as the upkeep a task waits before it writes an image itself, if none has come."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Retention:
     Args:
         epochs: how many of the newest epochs stay readable.
         every: after how many epochs garbage is collected.
-        grace_seconds: how old a run file that no epoch names must be to go: longer than any epoch takes.
+        grace_seconds: how old a run file that no epoch names must be to be removed: longer than any epoch takes.
 
     Raises:
         ValueError: nothing would be kept.
@@ -54,11 +54,11 @@ class _Waiting:
 
 
 class Upkeep:
-    """Looks after a space in a daemon thread: hand-over files of past epochs go, images are made, garbage is collected.
+    """Looks after a space in a daemon thread: removes old hand-over files, makes images and collects garbage.
 
-    It works on a chain of its own, so that it shares nothing with the driver but the files and the images, which the
-    driver names in its next manifests. What fails is logged and tried again after the next epochs: the epochs
-    themselves do not need it.
+    It works on a chain of its own, so it shares nothing with the driver but the files and the images, which the driver
+    names in its next manifests. What fails is logged and tried again after the next epochs: the epochs themselves do
+    not need it.
 
     Args:
         location: where the space lies.
@@ -79,13 +79,13 @@ class Upkeep:
         self._waiting: dict[tuple[str, int], _Waiting] = {}
 
     def published(self, epoch: int) -> bool:
-        """Note a new epoch whose changes were handed out, and tell whether work on it has begun.
+        """Note a new epoch whose changes were handed out, and return whether work on it has begun.
 
         Time: O(1): the work is done in the background.
         """
         if self.is_busy():
             return False
-        # A daemon: a driver may end in the midst of it, and the next one finishes the work.
+        # A daemon: a driver may end in the middle of the work, and the next one finishes it.
         self._thread = threading.Thread(target=self._work, args=(epoch,), name="objectspace-upkeep", daemon=True)
         self._thread.start()
         return True
@@ -95,10 +95,10 @@ class Upkeep:
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for the work under way, where there is any.
+        """Wait for the work under way, if there is any.
 
         Args:
-            timeout: seconds.
+            timeout: how long, in seconds.
         """
         if self._thread is not None:
             self._thread.join(timeout)
@@ -127,7 +127,7 @@ class Upkeep:
             if is_due or epoch % max(1, self._full_after // 4) == 0:
                 chain = Chain.open(self._location)
                 if is_due:
-                    # Before the images, which take long where all of them are due, as after a rescale.
+                    # Before the images, which take long if all of them are due, as after a rescale.
                     self._collected = epoch
                     with self._logged("the collection of garbage"):
                         self._collect(chain)
@@ -137,7 +137,7 @@ class Upkeep:
     def _logged(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # Whatever it is, the epochs go on without.
+        except Exception as error:  # Whatever it is, the epochs go on without it.
             LOG.warning("%s: %s failed, which is tried again: %s", self._location.url, what, error)
 
     def _collect(self, chain: Chain) -> None:
