@@ -1,8 +1,8 @@
-"""Says in one line what is missing, before an import deep inside fails."""
+"""Say in one line what is missing, before an import deep inside fails."""
 
 from importlib.util import find_spec
 
-# Spark's mapInArrow asks for pandas without making use of it.
+# Spark's mapInArrow asks for pandas without using it.
 _NEEDED = ("pyspark", "pyarrow", "pandas", "xxhash", "fsspec")
 
 _missing = [name for name in _NEEDED if find_spec(name) is None]

@@ -1,4 +1,4 @@
-"""One epoch of a pipeline as actions of Spark: one for each stage, with what is handed from one to the next."""
+"""One epoch of a pipeline as actions of Spark: one for each stage, with what each hands over to the next."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EpochInTasks:
         self._started = time.perf_counter()
 
     def work(self) -> dict[str, list[ShardSaved]]:
-        """Run all stages, and return what the shards of each operator have saved; nothing of it counts yet."""
+        """Run all stages, and return what the shards of each operator have saved; none of it counts yet."""
         saved: dict[str, list[ShardSaved]] = {}
         self._take_in()
         for stage in self._epochs.stages.stages:
@@ -65,7 +65,7 @@ class EpochInTasks:
         return {name: self._parcels.get(one.number, []) for name, one in self._epochs.stages.results.items()}
 
     def _take_in(self) -> None:
-        """Hand the rows of the sources over to the stages that read them, where these are not one that takes them."""
+        """Hand the rows of the sources over to the stages that read them, unless one stage takes them itself."""
         if self._epochs.direct is None:
             task = intake_task(self._plan.operators[PIPELINE], self._epochs.intake(self._plan.epoch))
             self._accept(SOURCES, lambda: _reports(self._rows.mapInArrow(task, MESSAGE_SCHEMA)), None)
@@ -76,7 +76,7 @@ class EpochInTasks:
         return {plan.operator: self._complete(stage, plan, found) for plan in plans}
 
     def _promises_to(self, stage: Stage) -> Promises:
-        """Return the promises to each side of a stage: where several stages feed it, the least of what all promise."""
+        """Return the promises to each side of a stage: if several stages feed it, the least of what all promise."""
         given: dict[str, list[dict[str, Any]]] = {}
         for side, number in stage.inputs:
             given.setdefault(side, []).append(self._watermarks.get(number, {}))
@@ -88,7 +88,7 @@ class EpochInTasks:
         )
 
     def _work_stage(self, stage: Stage, plans: Plans, promises: Promises) -> list[ShardSaved]:
-        """Return what the shards of a stage have saved; nothing where it had nothing to do."""
+        """Return what the shards of a stage have saved; nothing if it had nothing to do."""
         parcels = tuple(one for _, number in stage.inputs for one in self._parcels.get(number, ()))
         found: list[ShardSaved] = []
         if self._epochs.direct is stage:
@@ -103,11 +103,11 @@ class EpochInTasks:
         return found
 
     def _rests(self, stage: Stage, plans: Plans, promises: Promises) -> bool:
-        """Tell whether a stage has nothing to do where no changes come to it."""
+        """Return whether a stage has nothing to do if no changes come to it."""
         return not promises and stage.rests and any(plans[0].lineages)
 
     def _complete(self, stage: Stage, plan: OperatorPlan, found: Sequence[ShardSaved]) -> list[ShardSaved]:
-        """Return what the shards of an operator have saved, those too that had nothing to do."""
+        """Return what the shards of an operator have saved, including those that had nothing to do."""
         saved = [one for one in found if one.operator == plan.operator]
         if found:
             require_one_each(plan.operator, stage.tasks, saved)
@@ -120,7 +120,7 @@ class EpochInTasks:
         return changes.repartitionById(stage.tasks, "shard")
 
     def _accept(self, name: str, run: Callable[[], list[Report]], stage: Stage | None) -> list[ShardSaved]:
-        """Run an action, and take in what its tasks say; return the saved shards."""
+        """Run an action, take in what its tasks report, and return the saved shards."""
         started = time.perf_counter()
         with in_words(name, self._plan.epoch):
             reports = run()
@@ -132,7 +132,7 @@ class EpochInTasks:
         return [one for report in reports for one in report.saved]
 
     def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
-        """Take promises that every task of a stage gives: the least of what they say holds for all."""
+        """Take promises that every task of a stage gives: the least of them holds for all."""
         given: dict[tuple[int, str], list[Any]] = {}
         for report in reports:
             for number, column, value in report.watermarks:
@@ -142,7 +142,7 @@ class EpochInTasks:
                 self._watermarks.setdefault(number, {})[column] = min(values)
 
     def _count(self, name: str, reports: Sequence[Report], milliseconds: float) -> None:
-        """Add up what the tasks of an action have counted; its time is that of the operator that it is named after."""
+        """Add up what the tasks of an action have counted; its time counts for the operator that it is named after."""
         operators = dict.fromkeys([name, *(one for report in reports for one in report.figures)])
         for one in operators:
             total = _summed(report.figures.get(one, {}) for report in reports)

@@ -1,4 +1,4 @@
-"""The side of the driver where operators were added: one epoch, an action for each of them, and one manifest."""
+"""The driver's side of operators that were added: one epoch, an action for each of them, and one manifest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AddedEpochs:
             position: which one it is.
 
         Returns:
-            The manifest of the new epoch, or None where the micro-batch had been committed before.
+            The manifest of the new epoch, or None if the micro-batch had been committed before.
 
         Raises:
             FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
@@ -66,18 +66,18 @@ class AddedEpochs:
         figures = {} if near is None else {"driver": 1.0}
         for name, shards in saved.items():
             figures |= _figures_of(name, shards, milliseconds[name])
-        for figure in ("rows", "input_bytes"):  # Each operator has got all rows.
+        for figure in ("rows", "input_bytes"):  # Each operator got all rows.
             totals = (sum(one.metrics.get(figure, 0) for one in shards) for shards in saved.values())
             figures[figure] = max(totals, default=0)
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self._images(plan.epoch))
 
     def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
-        """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""
+        """Return what the shards have saved if the driver worked the epoch, None if tasks are to do it."""
         if any(
             type(one) is not Operator or type(one.process) is not RunningAggregate for one in self.operators.values()
         ):
-            return None  # it is code of users
+            return None  # it is users' code
         return self._driver.attempt(plan, lambda: work_operators(self.operators, plan, rows, self._driver))
 
     def _worked_in_tasks(
@@ -101,7 +101,7 @@ def _task_milliseconds(saved: Mapping[str, Sequence[ShardSaved]]) -> dict[str, f
 
 
 def _figures_of(operator: str, saved: Sequence[ShardSaved], ms: float) -> dict[str, float]:
-    """Return the figures of an operator that was added, whose action took so long."""
+    """Return the figures of an operator that was added, whose action took this long."""
     total = {key: sum(one.metrics.get(key, 0) for one in saved) for key in ("rows", *PHASES)}
     phases = {phase: total[phase] for phase in PHASES if total[phase]}
     return figures_of(operator, {"rows_in": total["rows"], "ms": ms, **phases})

@@ -1,8 +1,8 @@
 """Folding what a task has saved into the cache of its machine at once, before it is known whether it is accepted.
 
 It mostly is, and then whoever opens the shard there for the next epoch need not wait for it: the work is done in a
-thread, while Spark ends the epoch and plans the next one. Where another run was accepted, the task of the next epoch
-drops what is ahead.
+thread, while Spark ends the epoch and plans the next one. If another run was accepted, the task of the next epoch drops
+what is ahead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def fold_ahead(opened: ExitStack, store: CheckpointStore, run: Run, saved: Accep
     """Fold a run into the cache that it was made on, and close that, both in the background.
 
     Args:
-        opened: what is to be closed then, the cache among it. It is left as it is where nothing is to be done.
-        store: the cache; it stands where the run follows, and nobody else uses it.
+        opened: what is to be closed then, including the cache. It is left as it is if there is nothing to do.
+        store: the cache; it stands just before the run, and nobody else uses it.
         run: its rows, which nobody changes any more.
         saved: what was written of it.
 

@@ -1,4 +1,4 @@
-"""Spark Connect: what works there, and a clear word where it does not."""
+"""Spark Connect: what works there, and a clear error for what does not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_classic(rows: object, place: str) -> None:
 
 
 def require_classic_session(location: Location) -> None:
-    """Refuse to found a space in a process of Spark Connect, before anything is written; one that is there is read.
+    """Refuse to found a space in a process of Spark Connect, before anything is written; an existing one is read.
 
     Args:
         location: where the space lies.
@@ -50,7 +50,7 @@ def require_classic_session(location: Location) -> None:
 
 
 def in_session_folder() -> bool:
-    """Tell whether the working folder of this process is one that Spark made for a session, and removes with it.
+    """Return whether the working folder of this process is one that Spark made for a session, and removes with it.
 
     Spark gives such a folder to the workers of every session of Spark Connect.
     """
@@ -58,7 +58,7 @@ def in_session_folder() -> bool:
 
 
 class PipelineElsewhere:
-    """What a pipeline is in other processes: nothing that works.
+    """What a pipeline is in other processes: a stand-in that does nothing.
 
     Functions that see a stream, and so its pipeline, go to executors with the schema and without the driver's side.
 

@@ -51,7 +51,7 @@ _NO_KEY = object()
 
 
 def _contents(target: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the keys and values of an object: the places of what has an order, no key for a single value."""
+    """Return the keys and values of an object: as keys, the places of what is ordered, and none for a single value."""
     if isinstance(target, Tensor):
         return _elements(target)
     if isinstance(target, SparseArray):

@@ -1,4 +1,4 @@
-"""Watch a Spark pipeline keep checkpointed state, die in the middle, and go on: ``python -m objectspace.spark.demo``.
+"""Watch a Spark pipeline keep checkpointed state, die half way, and continue: ``python -m objectspace.spark.demo``.
 
 Flights, weather and planes stream through a pipeline of aggregates, joins and a top-n in a process of its own, which is
 killed with SIGKILL half way, together with Spark's Java process, and started again. At the end the results are compared
@@ -122,7 +122,7 @@ class Progress:
         self._is_terminal = sys.stdout.isatty()
 
     def show(self, done: int, note: str = "") -> None:
-        """Show that so many of the total are done."""
+        """Show how many of the total are done."""
         text = f"{self._title} {done}/{self._total}{note}"
         if self._is_terminal:
             print(f"\r\033[K{text}", end="", flush=True)
@@ -131,7 +131,7 @@ class Progress:
             print(text, flush=True)
 
     def note(self, text: str) -> None:
-        """Say something on a line of its own."""
+        """Print something on a line of its own."""
         print(f"\r\033[K{text}" if self._is_terminal else text, flush=True)
 
     def end(self) -> None:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line; that of the process by default.
 
     Returns:
-        The exit status: 0 where the state equals the batch query, 1 where it does not, 2 where the demo cannot run.
+        The exit status: 0 if the state equals the batch query, 1 if it does not, 2 if the demo cannot run.
     """
     options = _parser().parse_args(arguments)
     folders = Folders(options.location.absolute())
@@ -167,7 +167,7 @@ def run_demo(folders: Folders, days: int, first: int = YEAR) -> int:
     Args:
         folders: where everything is written.
         days: how many files, of one day each, make a micro-batch.
-        first: how many days of the year, from its first on, are streamed.
+        first: how many days of the year, from the first on, are streamed.
 
     Returns:
         The exit status.
@@ -176,7 +176,7 @@ def run_demo(folders: Folders, days: int, first: int = YEAR) -> int:
     ensure_java()
     folders.start_afresh()
     files = _prepare(folders, first)
-    # The weather comes a file a micro-batch: a few days of flights may all be there before it is.
+    # The weather comes one file per micro-batch: a few days of flights may all be there before it is.
     epochs = max(-(-files // days), len(list(folders.weather.iterdir())))
     _stream_until_killed(folders, days, epochs)
     expected = _stream_to_the_end(folders, days, epochs)

@@ -1,4 +1,4 @@
-"""The side of the driver: one epoch of a pipeline, an action for each operator that keeps state, and one manifest."""
+"""The driver's side: one epoch of a pipeline, an action for each operator that keeps state, and one manifest."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Epochs:
             self.chain.location, self.stages.results, pipeline.columns, built, pipeline.frames, pipeline.functions
         )
         self.direct = self._only_reader(declared)
-        """The stage that takes the rows of the sources in its own action, where there is one."""
+        """The stage that takes the rows of the sources in its own action, if there is one."""
         self._is_first = True
         self._driver = pipeline.driver
         self._runs_code_of_users = runs_code_of_users(self.plan.nodes)
@@ -69,7 +69,7 @@ class Epochs:
             position: which one it is.
 
         Returns:
-            The manifest of the new epoch, or None where the micro-batch had been committed before.
+            The manifest of the new epoch, or None if the micro-batch had been committed before.
 
         Raises:
             FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
@@ -88,7 +88,7 @@ class Epochs:
         return manifest
 
     def _worked(self, plan: EpochPlan, rows: DataFrame) -> tuple[EpochInTasks, dict[str, list[ShardSaved]]]:
-        """Return an epoch, and what its shards have saved: worked by the driver where that is quicker, or in tasks."""
+        """Return an epoch, and what its shards have saved: worked by the driver if that is quicker, or in tasks."""
         if not self._runs_code_of_users:
             near = EpochInDriver(self, plan, rows, self._driver)
             saved = self._driver.attempt(plan, near.work)
@@ -98,7 +98,7 @@ class Epochs:
         return epoch, epoch.work()
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
-        """Begin an epoch, after the functions of the last one were called where nobody knows whether they were."""
+        """Begin an epoch; if it is not known whether the functions of the last one were called, call them first."""
         names = [PIPELINE, *(name for stage in self.stages.stages for name in stage.operators)]
         plan = self.chain.begin(position, names, self._full_after, self._cache)
         newest, is_first = self.chain.newest, self._is_first
@@ -132,20 +132,20 @@ class Epochs:
         if len(readers) != 1 or self.stages.wants_rows():
             return None
         stage = next(stage for stage in self.stages.stages if stage.name in readers)
-        # Should a part of the shuffle be made again, the numbers of rows without a key may be others.
+        # If a part of the shuffle is made again, rows without a key may get other numbers.
         is_settled = not any(one.is_numbered for one in declared) or stage.passes_over_stream_keys()
         return stage if is_settled else None
 
     def publish(
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], figures: Mapping[str, float]
     ) -> Manifest:
-        """Publish an epoch, and in it the images that were made beside."""
+        """Publish an epoch, and in it the images that were made meanwhile."""
         manifest = self.chain.publish(plan, saved, figures, self._images(plan.epoch))
         self._is_noted = True
         return manifest
 
     def save_state(self, plan: OperatorPlan, results: Mapping[str, Sequence[Parcel]]) -> list[ShardSaved]:
-        """Save what the driver must know, where it changed."""
+        """Save what the driver must know, if it changed."""
         saved = [ShardSaved(PIPELINE, shard, None) for shard in range(plan.shards)]
         if results or not self._is_noted:
             with open_shard(plan, 0) as space:

@@ -1,7 +1,7 @@
 """The columns of a change feed: what each of them is in a shard at an epoch.
 
 Each shard numbers its columns itself, and never gives a number twice. So a column of the start is found by the number
-that it has in that shard; what a shard has under its name otherwise is another one.
+that it has in that shard; anything else that a shard has under its name is another column.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from objectspace.spark.table_rows import Changes, arrays_of
 
 
 class Place(NamedTuple):
-    """Where changes come from: a shard, of how many there are, at an epoch."""
+    """Where changes come from: a shard, how many shards there are, and an epoch."""
 
     shard: int
     shards: int
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
     Args:
         column: the column.
-        stored: the stored one, ``None`` where rows hold its default.
+        stored: the stored one, ``None`` if rows hold its default.
     """
 
     column: Column
@@ -44,12 +44,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class FeedColumns:
-    """The columns that a change feed has from its start on, whatever the table had and comes to have.
+    """The columns that a change feed has from its start on, whatever the table had before or comes to have.
 
     Args:
         columns: the columns, as all shards could be read with at the start.
         epoch: the epoch of the start.
-        schemas: the schema that each shard had then, ``None`` where it had no such table.
+        schemas: the schema that each shard had then, ``None`` if it had no such table.
     """
 
     columns: tuple[Column, ...]
@@ -61,12 +61,12 @@ class FeedColumns:
 
         Args:
             schema: the schema.
-            before: the one just before that epoch, ``None`` where there was no such table.
+            before: the one just before that epoch, ``None`` if there was no such table.
             place: the shard and the epoch.
             what: what is read, for errors.
 
         Raises:
-            ObjectSpaceError: it was dropped or renamed, or what it is cannot be told.
+            ObjectSpaceError: it was dropped or renamed, or it cannot be told what it is.
         """
         at_start = self.schemas[place.shard] if len(self.schemas) == place.shards else None
         is_later = place.epoch > self.epoch
@@ -87,7 +87,7 @@ class FeedColumns:
         """Yield the changes of an epoch, whose rows have the values of the columns that were found.
 
         Raises:
-            ObjectSpaceError: a column was widened since the start, and a value does not fit the type of then.
+            ObjectSpaceError: a column was widened since the start, and a value does not fit the type it had then.
         """
         fields = [pa.field("op", pa.string()), pa.field("epoch", pa.int64()), *schema_of(self.columns)]
         columns, stored = [one.column for one in found], [one.stored for one in found]
@@ -102,7 +102,7 @@ class FeedColumns:
         return {own for own, name in zip(at_start.ids, at_start.names) if name in names} if at_start else set()
 
     def _numbers(self, column: Column) -> set[int]:
-        """Return the numbers that a column had in the shards of the start; 0 where one did not have it."""
+        """Return the numbers that a column had in the shards of the start; 0 for one that did not have it."""
         known = [one for one in self.schemas if one is not None]
         return {one.ids[one.place_of(column.name)] if column.name in one.names else 0 for one in known}
 
@@ -131,13 +131,13 @@ class FeedColumns:
         return Found(column, None)
 
     def _is_one_default(self, column: Column) -> bool:
-        """Tell whether rows without a column have the same value for it in all shards of the start."""
+        """Return whether rows without a column have the same value for it in all shards of the start."""
         having = [one.column(column.name) for one in self.schemas if one is not None and column.name in one.names]
         return all(_has_default_of(column, one) for one in having)
 
 
 class _Lost(Exception):
-    """It cannot be said any more what a column is."""
+    """It can no longer be said what a column is."""
 
     @classmethod
     def dropped(cls, column: Column) -> _Lost:
@@ -169,7 +169,7 @@ def _older(column: Column, at_start: TableSchema | None, schema: TableSchema) ->
         stored = _numbered(at_start.ids[at_start.place_of(column.name)], schema)
         column = replace(column, default=_cast(at_start.column(column.name).default, column))
     else:
-        stored = None  # What had its name is another one, and gone.
+        stored = None  # What had its name was another one, which is gone.
     return Found(column, stored if stored is not None and can_widen(stored.type, column.type) else None)
 
 
@@ -190,7 +190,7 @@ def _later(
 
 
 def _came_later(column: Column, schema: TableSchema, before: TableSchema | None, claimed: set[int]) -> Column | None:
-    """Return a column that a shard did not have at the start, by its name, if it is the one that it was before."""
+    """Return by its name a column that a shard did not have at the start, if it is the same one as before."""
     stored = schema.column(column.name) if column.name in schema.names else None
     if stored is not None and stored.id in claimed:
         return None  # Another column of the feed, which keeps its name there.
@@ -214,7 +214,7 @@ def _fit(column: Column, stored: Column) -> bool:
 
 
 def _has_default_of(column: Column, stored: Column) -> bool:
-    """Tell whether rows without a column hold its default as the feed has given it."""
+    """Return whether rows without a column hold its default as the feed has given it."""
     try:
         return repr(_cast(stored.default, column)) == repr(column.default)
     except BadValue:
@@ -222,5 +222,5 @@ def _has_default_of(column: Column, stored: Column) -> bool:
 
 
 def _cast(default: object, column: Column) -> object:
-    """Return a default as the type of a column says it."""
+    """Return a default in the form of a column's type."""
     return None if default is None else checker(column.type)(default)

@@ -25,13 +25,13 @@ from objectspace.operators import avg, col, count, max_, sum_
 from objectspace.spark.pipeline import Pipeline
 
 COLUMNS = ("carrier", "tailnum", "origin", "time_hour", "dep_delay")
-"""What is used of a flight; the delay of one that was cancelled is null."""
+"""The columns of a flight that are used; the delay of one that was cancelled is null."""
 
 MILES_A_FORCE = 10
 """The miles per hour of wind that make one force."""
 
 CARRIERS, WINDS, MAKERS = "carriers", "delays_by_wind", "slowest_makers"
-"""The results: what is kept of each carrier, of the delays at each force of the wind, and of the makers of planes."""
+"""The results: what is kept for each carrier, for the delays at each wind force, and for the makers of planes."""
 
 RESULTS = (CARRIERS, WINDS, MAKERS)
 
@@ -99,7 +99,7 @@ def read_flights() -> pa.Table:
 
 
 def write_days(flights: pa.Table, folder: Path) -> Iterator[Path]:
-    """Write one Parquet file a day and yield each, in the order of time.
+    """Write one Parquet file a day and yield each, in chronological order.
 
     Args:
         flights: the flights, a day's rows together.
@@ -127,7 +127,7 @@ def write_weather(folder: Path) -> None:
     weather = _read("weather.csv").filter(pc.is_valid(pc.field("wind_speed")))
     force = pc.floor(pc.divide(weather["wind_speed"], MILES_A_FORCE)).cast(pa.int64())
     rows = weather.select(["origin", "time_hour", "month"]).append_column("wind", force)
-    # Twelve hours are there twice, with the same time: the first one counts.
+    # Twelve hours occur twice, with the same time: the first one counts.
     first = rows.group_by(["origin", "time_hour"], use_threads=False).aggregate([("month", "first"), ("wind", "first")])
     rows = first.rename_columns(["origin", "time_hour", "month", "wind"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,14 +12,14 @@ from objectspace.errors import ObjectSpaceError
 
 
 def conforming(schema: StructType, what: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Return what gives a batch the types of a schema of Spark; columns are found by their names.
+    """Return a function that gives a batch the types of a schema of Spark; columns are found by their names.
 
     Args:
-        schema: the schema: what a user has asked for, or times in the unit of Spark.
+        schema: the schema: what a user has asked for, or times in Spark's unit.
         what: what is read, for errors.
 
     Raises:
-        ObjectSpaceError: where it is called: a column is not there, a value does not fit, or a NULL is not allowed.
+        ObjectSpaceError: when it is called: a column is missing, a value does not fit, or a NULL is not allowed.
     """
     wanted = to_arrow_schema(schema, timezone="UTC")
 

@@ -1,4 +1,4 @@
-"""The hand-over from one action to the next: changes in private files, of which those that are named count.
+"""The hand-over from one action to the next: changes in private files, of which only those that are named count.
 
 A task writes what leaves its fragment into files ``handover/<epoch>-<uuid>.arrow`` of the location, one for each exit
 and shard, and names them in its message. The next action reads those that the driver has accepted, so an operator never
@@ -35,20 +35,20 @@ from objectspace.spark.stages import Exit
 FOLDER = HANDOVER
 
 Watermark = tuple[int, str, Any]
-"""A promise: the number of the exit, the column, and the least that still comes in it."""
+"""A promise: the number of the exit, the column, and the least value that can still come in it."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A file of changes on their way.
+    """A file of changes in transit.
 
     Args:
         exit: the number of the exit that they left through.
-        shard: the shard that they go to; of a result the one that they come from.
+        shard: the shard that they go to; for a result, the one that they come from.
         file: the name of the file in the location.
-        rows: how many they are.
+        rows: how many changes there are.
         bytes: the size of the file.
-        checksum: the checksum over its bytes.
+        checksum: the checksum of its bytes.
     """
 
     exit: int
@@ -66,7 +66,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Report:
-    """What a task says of its shard: the one row that it yields.
+    """What a task reports of its shard: the one row that it yields.
 
     Args:
         saved: the state of each operator that keeps any.
@@ -92,7 +92,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the report in a text that ``to_json`` has made."""
+        """Return the report in a text that ``to_json`` made."""
         values: dict[str, Any] = orjson.loads(text)
         return cls(
             tuple(map(ShardSaved.from_json, values["saved"])),
@@ -137,7 +137,7 @@ class Outbox:
         return [entry for entry in net if len(entry[2])]
 
     def _net(self, number: int, chunk: Chunk) -> Chunk:
-        """Return the changes of a result as one net change of each key; those of an operator as they are."""
+        """Return the changes of a result as one net change per key; those of an operator as they are."""
         return chunk if self._exits[number].keys is not None else compacted([settled(chunk)], strict=False)
 
     def _put(self, number: int, shard: int, chunk: Chunk) -> None:
@@ -146,7 +146,7 @@ class Outbox:
 
 
 def router(one: Exit) -> Router | None:
-    """Return the function that says to which shards rows go; ``None`` where all go to the first."""
+    """Return the function that says which shards rows go to; ``None`` if all go to the first."""
     if not one.keys or one.tasks == 1:
         return None
     vnodes = vnode_router(one.schema, [one.schema.place_of(name) for name in one.keys])
@@ -175,11 +175,11 @@ def together(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def settled(chunk: Chunk) -> Chunk:
-    """Return what changes that came from several tasks say together, whatever the order in which they came.
+    """Return what changes from several tasks amount to together, in whatever order they came.
 
-    Of each key deletes come before inserts, and several inserts of one key are in one order. A delete and an insert
-    that were halves of an update are so again: what resolves conflicts tells an update from a row that goes and one
-    that comes.
+    For each key, deletes come before inserts, and several inserts of one key are in a fixed order. A delete and an
+    insert that were halves of an update are so again: whatever resolves conflicts tells an update from a row that goes
+    and one that comes.
     """
     if all(op == "+" for op in chunk.ops):
         changes = chunk.rows()
@@ -194,13 +194,13 @@ def settled(chunk: Chunk) -> Chunk:
 
 
 def settled_for(operator: Operator, chunk: Chunk) -> Chunk:
-    """Return what changes that came from several tasks say together to an operator, which may have missed some."""
+    """Return what changes from several tasks amount to together for an operator, which may have missed some."""
     net = settled(chunk)
     return together([net, operator.missed(chunk, net)]) if isinstance(operator, Materialize) else net
 
 
 def _with_updates(found: Chunk, given: Chunk) -> Chunk:
-    """Return net changes with updates in the place of a delete and an insert of each key that was only updated."""
+    """Return net changes in which an update replaces a delete and an insert of each key that was only updated."""
     keys_of = dictionary_keys(found.schema, found.schema.key_places)
     keys: dict[Op, set[Any]] = {"U-": set(), "U+": set(), "-": set(), "+": set()}
     for key, op in zip(keys_of(given.values), given.ops):
@@ -211,7 +211,7 @@ def _with_updates(found: Chunk, given: Chunk) -> Chunk:
 
 
 def to_bytes(chunk: Chunk) -> bytes:
-    """Return a chunk as an Arrow file; decimals are text in it, which holds them all, with the zeros that they have."""
+    """Return a chunk as an Arrow file; decimals are text in it, which holds all of them, trailing zeros included."""
     batch, sink = _sent(chunk), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(batch)
@@ -219,11 +219,11 @@ def to_bytes(chunk: Chunk) -> bytes:
 
 
 _SAME = frozenset(("bool", "int16", "int32", "int64", "float64", "decimal", "string", "binary", "date"))
-"""Types whose values a file gives back in the one form that a row has them in; rows of others are checked anew."""
+"""Types whose values a file gives back in the one form that rows have; rows of other types are checked again."""
 
 
 def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
-    """Return the chunk in a file that ``to_bytes`` has made; in those of earlier versions some decimals are no text."""
+    """Return the chunk in a file made by ``to_bytes``; in those of earlier versions some decimals are not text."""
     with pa.ipc.open_file(pa.BufferReader(data)) as reader:
         table = reader.read_all()
     if any(column.type.kind not in _SAME for column in schema.columns):
@@ -235,14 +235,14 @@ def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
 
 
 def carried(chunk: Chunk) -> Chunk:
-    """Return a chunk as its reader would have it from a file: the values of some types are not in one form before."""
+    """Return a chunk as its reader would get it from a file: before, values of some types can be in several forms."""
     if all(column.type.kind in _SAME for column in chunk.schema.columns):
         return chunk
     return from_bytes(to_bytes(chunk), chunk.schema)
 
 
 def _sent(chunk: Chunk) -> pa.RecordBatch:
-    """Return a chunk as a batch that has text in the place of decimals."""
+    """Return a chunk as a batch that has text instead of decimals."""
     columns = [Column(one.name, _sent_type(one.type), one.nullable) for one in chunk.schema.columns]
     values = _converted(list(zip(*chunk.values, strict=True)) or [()] * len(columns), chunk.schema, str)
     ops = pa.array(list(chunk.ops), pa.string())
@@ -324,7 +324,7 @@ def _read(location: Location, parcel: Parcel) -> bytes:
 
 
 def fits(location: Location, parcel: Parcel, schema: TableSchema) -> bool:
-    """Tell whether the changes of a file have the columns of a schema: their names and types, in this order.
+    """Return whether the changes of a file have the columns of a schema: their names and types, in this order.
 
     Raises:
         CorruptStoreError: the file is missing or damaged.
@@ -336,7 +336,7 @@ def fits(location: Location, parcel: Parcel, schema: TableSchema) -> bool:
 
 
 def remove_before(location: Location, epoch: int) -> int:
-    """Remove the files of the epochs before one, and return how many these were. Dirties: these files."""
+    """Remove the files of the epochs before one, and return how many there were. Dirties: these files."""
     old = [name for name in location.names(FOLDER) if name[:12].isdecimal() and int(name[:12]) < epoch]
     for name in old:
         location.delete(f"{FOLDER}/{name}")

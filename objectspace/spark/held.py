@@ -1,8 +1,8 @@
 """Shards that the driver keeps open from one epoch to the next, so that what is in memory need not be read again.
 
-A held space goes on from where it is only where the runs that its shard is made of are those that it has seen, and the
-run that it saved last, if that was accepted. In every other case it is closed, and the shard is opened anew as a task
-would open it. So nothing depends on what is held but time, and none is lost by what is taken over between two epochs.
+A held space is continued only if the runs that its shard is made of are those that it has seen, and the run that it
+saved last, if that was accepted. In every other case it is closed, and the shard is opened again as a task would open
+it. So nothing but time depends on what is held, and none is lost by what is taken over between two epochs.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from objectspace.spark.executor import open_shard, save_shard_run
 LOG = logging.getLogger("objectspace.spark")
 
 HELD_EPOCHS = 256
-"""After how many epochs a space is opened anew: each operator that was opened on one leaves a little behind."""
+"""After how many epochs a space is opened again: each operator that was opened on one leaves a little behind."""
 
 IDLE_SECONDS = 60.0
 """After how many seconds without an epoch the shards are closed."""
 
 HELD_SLOTS, LEAST_HELD_SLOTS = 400_000, 10_000
-"""How many clean slots all held spaces keep in memory together, and how many each of them at least."""
+"""How many clean slots all held spaces together keep in memory, and how many each of them keeps at least."""
 
 
 @dataclass
@@ -45,10 +45,10 @@ class _Held:
     epochs: int = 0
 
     def brought_to(self, plan: OperatorPlan, shard: int) -> bool:
-        """Begin another epoch: take over the run that was saved, where it was accepted.
+        """Begin another epoch: take over the run that was saved, if it was accepted.
 
         Returns:
-            whether the space is what the plan says, and not to be opened anew.
+            Whether the space is what the plan says, and need not be opened again.
         """
         wanted = runs_seen_at(plan.lineages[shard])
         self.epochs += 1
@@ -59,7 +59,7 @@ class _Held:
         return self.saved is None and wanted == self.seen
 
     def take_over(self) -> None:
-        """Make the run that was saved, and that was accepted, part of what the space goes on from."""
+        """Make the run that was saved and accepted part of what the space continues from."""
         if self.run is not None and self.saved is not None:
             self.space.store.apply(self.run, self.saved.epoch)
             self.space.on_saved()
@@ -81,12 +81,12 @@ class HeldShards:
         return len(self._held)
 
     def expect(self, shards: int) -> None:
-        """Say how many shards there may be: those that are opened from now on share the memory."""
+        """Set how many shards there may be: those that are opened from now on share the memory."""
         self._cache_slots = max(LEAST_HELD_SLOTS, HELD_SLOTS // max(1, shards))
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Work with the shards: what raises leaves none of them open, since it may have changed them."""
+        """Work with the shards: an error leaves none of them open, since they may have been changed."""
         self._wake()
         try:
             with self._lock:
@@ -105,13 +105,13 @@ class HeldShards:
         """Begin to take over what an epoch has accepted, while Spark gets ready for the next one.
 
         Whatever becomes of that: what was not taken over when the next epoch begins is taken over then, or the shard is
-        opened anew.
+        opened again.
 
         Args:
             manifest: that of the epoch.
 
         Returns:
-            the thread that does it.
+            The thread that does it.
         """
         files = {run.file for run in manifest.runs}
         thread = Thread(target=self._take_over, args=(files,), name="objectspace-held", daemon=True)
@@ -128,7 +128,7 @@ class HeldShards:
             LOG.info("a shard that the driver keeps open could not go on, and is opened anew: %s", error)
 
     def release(self) -> None:
-        """Close all shards, at the end of the turn where there is one. May be done twice."""
+        """Close all shards, at the end of the turn if there is one. May be called twice."""
         self._is_leaving = True
         if self._lock.acquire(blocking=False):
             try:
@@ -142,7 +142,7 @@ class HeldShards:
             self._timer.cancel()
 
     def _doze(self) -> None:
-        """Close the shards after a while in which nobody works with them: their query may have ended unnoticed."""
+        """Close the shards when nobody has worked with them for a while: their query may have ended unnoticed."""
         self._wake()
         self._timer = threading.Timer(IDLE_SECONDS, self.release)
         self._timer.daemon = True
@@ -174,7 +174,7 @@ class HeldShards:
         return saved
 
     def _closed_after(self, error: BaseException) -> BaseException:
-        """Close all shards after an error, which may be of the cache of one; return it, or what becomes of it."""
+        """Close all shards after an error, which may come from the cache of one; return it, or what becomes of it."""
         while self._held:
             opened = self._held.popitem()[1].opened
             try:

@@ -14,11 +14,11 @@ from checkpoint.record import CheckpointRecord
 
 @dataclass(frozen=True)
 class Seen:
-    """How far a feed has come, which is what Spark keeps of it as an offset; or the epoch that a DataFrame is of.
+    """How far a feed has come, which Spark keeps as its offset; or the epoch that a DataFrame is of.
 
     Args:
         epoch: the newest epoch that was read, 0 where a feed begins.
-        mark: the mark of that epoch, empty where nothing is known of it, as in offsets of earlier versions.
+        mark: the mark of that epoch, empty if nothing is known of it, as in offsets of earlier versions.
     """
 
     epoch: int
@@ -39,9 +39,9 @@ class History:
     """The epochs that a space or a store file has now.
 
     Args:
-        place: how an error calls it.
+        place: what an error calls it.
         oldest: the oldest epoch from which on all can be read.
-        newest: the newest epoch, 0 where there is none.
+        newest: the newest epoch, 0 if there is none.
         mark_of: returns the mark of an epoch from the oldest to the newest.
     """
 
@@ -54,8 +54,8 @@ class History:
     def of_space(cls, chain: Chain) -> Self:
         """Return the history of a space.
 
-        Its marks say who published an epoch. A fork keeps that, so that a feed may go on from one in the place of the
-        space, as long as it has read no epoch that the fork does not have.
+        Its marks say who published an epoch. A fork keeps that, so a feed may continue from a fork that replaces the
+        space, as long as it has read no epoch that the fork lacks.
         """
         place = f"space at {chain.location.url}"
         return cls(place, chain.first_epoch, chain.epoch, lambda epoch: chain.manifest(epoch).publisher)
@@ -68,19 +68,19 @@ class History:
 
     @classmethod
     def of_store(cls, store: CheckpointStore) -> Self:
-        """Return the history of a store file as a store that is open sees it."""
+        """Return the history of a store file as an open store sees it."""
         kept = kept_records(store)
         oldest, newest = (kept[0].epoch, kept[-1].epoch) if kept else (1, 0)
 
         def mark_of(epoch: int) -> str:
-            """Return the mark of the last checkpoint up to an epoch: those of a file may have gaps."""
+            """Return the mark of the last checkpoint up to an epoch: the checkpoints of a file may have gaps."""
             last = [record for record in kept if record.epoch <= epoch][-1]
             return hashlib.blake2b(f"{last.epoch} {last.time} {last.digest}".encode(), digest_size=16).hexdigest()
 
         return cls(f"store {store.path}", oldest, newest, mark_of)
 
     def seen(self, epoch: int) -> Seen:
-        """Return an epoch with its mark; of one that is not kept any more nothing is known.
+        """Return an epoch with its mark; of one that is no longer kept nothing is known.
 
         Raises:
             CheckpointError: its manifest cannot be read.
@@ -90,13 +90,13 @@ class History:
         try:
             return Seen(epoch, self.mark_of(epoch))
         except UnknownCheckpointError:
-            return Seen(epoch)  # It was collected since the look.
+            return Seen(epoch)  # It was collected meanwhile.
 
     def require(self, seen: Seen) -> None:
         """Make sure that an epoch is the one that a feed has read, as far as both are known.
 
         Raises:
-            CheckpointError: it is not there, or is the one of another history; or its manifest cannot be read.
+            CheckpointError: it is not there, or belongs to another history; or its manifest cannot be read.
         """
         if found := self._instead_of(seen):
             raise CheckpointError(
@@ -118,7 +118,7 @@ class History:
             )
 
     def _instead_of(self, seen: Seen) -> str:
-        """Return what was expected and what is there where that is not an epoch that was seen; else nothing."""
+        """Return what was expected and what is there, if that is not the epoch that was seen; else nothing."""
         expected = f"expected that epoch{f' with the mark {seen.mark}' if seen.mark else ''}"
         if seen.epoch > self.newest:
             found = f"the newest epoch is {self.newest}" if self.newest else "there is no epoch yet"
@@ -130,7 +130,7 @@ class History:
 def kept_records(store: CheckpointStore) -> list[CheckpointRecord]:
     """Return the checkpoints of a store from which on all can be read, oldest first.
 
-    Older ones may be there that a reader held when those after them were let go of.
+    There may be older ones, which a reader held when those after them were dropped.
     """
     kept: list[CheckpointRecord] = []
     for record in reversed(store.checkpoints()):

@@ -1,6 +1,6 @@
 """Epochs that the driver works itself: it fetches the rows, and works the shards one after the other.
 
-What comes of it is what tasks make of the same rows: the same run files, hand-over files and figures.
+The result is what tasks make of the same rows: the same run files, hand-over files and figures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Driver:
     """What the driver needs to work epochs itself.
 
     Args:
-        most_rows: how many rows an epoch may have; 0 where it is to work none.
+        most_rows: how many rows an epoch may have; 0 if it is to work none.
     """
 
     def __init__(self, most_rows: int) -> None:
@@ -56,7 +56,7 @@ class Driver:
         self.shards = HeldShards()
 
     def attempt(self, plan: EpochPlan, work: Callable[[], T]) -> T | None:
-        """Return what the work for an epoch gives, or None where tasks are to do it.
+        """Return what the work for an epoch gives, or None if tasks are to do it.
 
         What fails here is tried in tasks: these are tried again, and say in words what is wrong.
         """
@@ -88,7 +88,7 @@ def fetched(rows: DataFrame, most_rows: int) -> pa.Table:
 
     Args:
         rows: the micro-batch.
-        most_rows: how many there may be; of a partition with more no others are fetched.
+        most_rows: how many there may be; from a partition with more, no others are fetched.
 
     Raises:
         TooManyRowsError: there are more.
@@ -193,14 +193,14 @@ class EpochInDriver(EpochInTasks):
 
 
 def _parts(table: pa.Table, shards: pa.ChunkedArray, count: int) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Yield the rows of each shard, as the batches that there are."""
+    """Yield the rows of each shard, in the batches that there are."""
     for shard in range(count):
         part = table.filter(pc.equal(shards, shard))
         yield (batch for batch in part.to_batches() if batch.num_rows)
 
 
 def _has_instants(kind: DataType) -> bool:
-    """Tell whether a type holds instants, which are shown in the time zone of the session."""
+    """Return whether a type holds instants, which are shown in the time zone of the session."""
     if isinstance(kind, StructType):
         return any(_has_instants(field.dataType) for field in kind.fields)
     if isinstance(kind, ArrayType):

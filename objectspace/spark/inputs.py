@@ -23,7 +23,7 @@ class Declared:
     Args:
         name: its name.
         frame: its rows, a streaming DataFrame.
-        op_column: the column of operations, or None where rows are only added.
+        op_column: the column of operations, or None if rows are only added.
         node: its node in the plan.
         is_numbered: whether it was declared without a key.
     """
@@ -65,7 +65,7 @@ def require_plain_name(name: str, what: str) -> None:
 
     Args:
         name: the name.
-        what: what has it: ``column``, or ``source``, whose rows are a column beside those of other sources.
+        what: what has the name: ``column``, or ``source``, whose rows are a column beside those of other sources.
 
     Raises:
         SchemaError: it has a dot or a backtick, or is a star, which Spark takes for something else.
@@ -79,10 +79,10 @@ def require_plain_name(name: str, what: str) -> None:
 
 
 def require_distinct(name: str, known: Iterable[str]) -> None:
-    """Make sure that a source has a name of its own to Spark, too, which does not tell upper from lower case.
+    """Make sure that a source has a name of its own even to Spark, which does not tell upper from lower case.
 
     Raises:
-        SchemaError: another one differs in nothing else.
+        SchemaError: another name differs in nothing else.
     """
     for other in known:
         if other != name and other.lower() == name.lower():
@@ -106,10 +106,10 @@ def require_streams(sources: Sequence[Declared]) -> None:
 
 
 def require_told_apart(sources: Sequence[Declared]) -> None:
-    """Make sure that Spark finds each column of several sources, whose rows it puts into a column for each.
+    """Make sure that Spark finds each column of several sources, whose rows it puts into one column per source.
 
     Raises:
-        SchemaError: two columns of a source differ only by case, which Spark is set to pass over.
+        SchemaError: two columns of a source differ only by case, which Spark is set to ignore.
     """
     for one in sources if len(sources) > 1 else ():
         if one.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
@@ -163,7 +163,7 @@ _TAKES_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object]) -> TableSchema:
-    """Return the schema of the changes of a source; a key column takes NULL no more than its DataFrame says."""
+    """Return the schema of the changes of a source; a key column takes NULL only if its DataFrame says so."""
     found = schema_of(frame, op_column)
     require_plain_names(found.names)
     return TableSchema.from_spark(found, [key] if isinstance(key, str) else list(key))  # type: ignore[arg-type]

@@ -16,12 +16,12 @@ from objectspace.kvt.partition import place_of
 Parts = Sequence[tuple[int, str]]
 """The numbers of the partitions of a table that hold anything, and the objects that they are kept in."""
 
-# The tables of an operator of a user have the name of the operator before theirs.
+# The tables of a user's operator have the name of the operator before theirs.
 _PART = re.compile(r"((?:.+/)?kvt/[^/]+/[^/]+)/(\d+)", re.ASCII | re.DOTALL)
 
 
 def key_value_tables(space: ObjectSpace) -> dict[str, Parts]:
-    """Return the key-value tables of a space by their stored names; one that nothing was written to has no parts."""
+    """Return the key-value tables of a space by their stored names; one that was never written to has no parts."""
     numbers = dict(_listed(space))
     found: dict[str, Parts] = dict.fromkeys(numbers, ())
     for name in sorted(space):

@@ -1,7 +1,7 @@
-"""Which rows a micro-batch has: where it begins and ends in its sources, as Spark notes it before the micro-batch runs.
+"""Which rows a micro-batch has: where it begins and ends in its sources, as Spark notes before it runs.
 
-A number alone does not tell: where an older copy of Spark's checkpoint is put back, or its last files are lost with the
-power, a number comes again with other rows.
+A number alone does not tell: if an older copy of Spark's checkpoint is put back, or its last files are lost in a power
+failure, a number comes again with other rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checkpoint.address import local_path
 from checkpoint.chain import SourcePosition, location_at
 
 _HEAD_LINES = 2
-"""The version of the log, and what Spark notes of the micro-batch besides: when it was planned, and its settings."""
+"""The version of the log, and what else Spark notes of the micro-batch: when it was planned, and its settings."""
 
 _FILE_SCHEME = re.compile("^file:(//)?")
 
@@ -32,11 +32,11 @@ _LOG_OFFSET = re.compile(r'"logOffset":(\d+)')
 
 
 Files = Callable[[str], str | None]
-"""Gives the text of a file in the folder where Spark keeps how far a query has read, ``None`` where there is none."""
+"""Gives the text of a file in the folder where Spark keeps how far a query has read, ``None`` if there is none."""
 
 
 def offsets_of(files: Files, batch: int) -> str:
-    """Return what tells the rows of a micro-batch from those of any other; nothing where Spark has noted nothing.
+    """Return what tells the rows of a micro-batch from those of any other; nothing if Spark has noted nothing.
 
     Args:
         files: the files where Spark keeps how far a query has read.
@@ -46,7 +46,7 @@ def offsets_of(files: Files, batch: int) -> str:
 
 
 def offsets_before(files: Files, batch: int) -> str:
-    """Return the same of the micro-batch before; nothing where Spark has purged any of it.
+    """Return the same for the micro-batch before; nothing if Spark has purged any of it.
 
     Args:
         files: the files where Spark keeps how far a query has read.
@@ -57,7 +57,7 @@ def offsets_before(files: Files, batch: int) -> str:
 
 
 def query_of(files: Files, checkpoint: str) -> str | None:
-    """Return the id of the query whose folder it is; ``None`` where Spark has noted none.
+    """Return the id of the query whose folder it is; ``None`` if Spark has noted none.
 
     Args:
         files: the files where Spark keeps how far a query has read.
@@ -81,7 +81,7 @@ def query_of(files: Files, checkpoint: str) -> str | None:
 
 
 def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None:
-    """Return the newest micro-batch that Spark has noted as done; ``None`` where there is none.
+    """Return the newest micro-batch that Spark has noted as done; ``None`` if there is none.
 
     Args:
         spark: the session.
@@ -106,16 +106,16 @@ def files_of(spark: SparkSession, checkpoint: str) -> Files:
 
 
 def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any]) -> Files:
-    """Return how a process that has no Spark reads a folder; where it cannot, the folder is as if it were empty.
+    """Return how a process without Spark reads a folder; if it cannot, the folder is taken to be empty.
 
-    A folder of another file system than that of the space is not tried: what it must know only Spark has been told.
+    A folder of another file system than that of the space is not tried: only Spark has been told how to reach it.
 
     Args:
-        checkpoint: the folder, as it was given to the query; empty where that is not known.
+        checkpoint: the folder, as it was given to the query; empty if that is not known.
         space: the location of the space.
         storage: what fsspec passes to the file system of the space.
     """
-    path = _FILE_SCHEME.sub("", checkpoint)  # Spark takes a path as it is spelt, and %20 for no blank
+    path = _FILE_SCHEME.sub("", checkpoint)  # Spark takes a path as it is spelt: %20 is not a blank to it
     is_known = _file_system(path) in (_file_system("."), _file_system(space))
 
     def _found(name: str) -> str | None:
@@ -128,7 +128,7 @@ def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any])
 
 
 def _file_system(url: str) -> type | None:
-    """Return what fsspec opens a URL with; ``None`` where that is not installed, or is a URL only to Hadoop."""
+    """Return what fsspec opens a URL with; ``None`` if that is not installed, or it is a URL only to Hadoop."""
     with suppress(ImportError, ValueError, CheckpointError):
         return fsspec.get_filesystem_class("file" if local_path(url) is not None else url.partition("://")[0])  # type: ignore[no-any-return]
     return None
@@ -137,7 +137,7 @@ def _file_system(url: str) -> type | None:
 def _noted(files: Files, batch: int) -> list[str | None]:
     """Return what Spark has noted of the rows of a micro-batch: where it ends, and the files that this stands for.
 
-    It is empty where Spark has noted nothing, and of a file that is gone ``None``.
+    It is empty if Spark has noted nothing, and has ``None`` for a file that is gone.
     """
     noted = files(f"offsets/{batch}")
     if noted is None:
@@ -159,7 +159,7 @@ def _file_logs(files: Files, sources: Sequence[str]) -> Iterator[str | None]:
 
 
 def _read(spark: SparkSession, checkpoint: str, name: str) -> str | None:
-    """Return the text of a file of Spark's, ``None`` where there is none."""
+    """Return the text of a file of Spark's, ``None`` if there is none."""
     place, system = _place(spark, checkpoint, name)
     found = system.makeQualified(place).toUri()
     if found.getScheme() == "file":

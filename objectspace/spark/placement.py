@@ -1,10 +1,10 @@
-"""Where an epoch is worked: in tasks of Spark, or by the driver itself where that is quicker.
+"""Where an epoch is worked: in tasks of Spark, or by the driver itself if that is quicker.
 
-An epoch that changes little takes Spark longer to plan and to hand out than to work. So where the last epochs had no
-more rows than Arrow moves at once, and changed few slots, the driver fetches the rows of the next one, and works its
-shards one after the other, in spaces that it keeps open. The files, the manifest and their order are the same: only
-where the work is done differs. It is for what the library does alone; code of users runs in tasks, where it can neither
-end nor block the driver.
+An epoch that changes little takes Spark longer to plan and hand out than to work. So if the last epochs had no more
+rows than Arrow moves at once, and changed few slots, the driver fetches the rows of the next one, and works its shards
+one after the other, in spaces that it keeps open. The files, the manifest and their order are the same: only where the
+work is done differs. This is only for what the library itself does; users' code runs in tasks, where it can neither end
+nor block the driver.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from objectspace.operators import Node
 from objectspace.operators.fingerprints import names_function
 
 DRIVER_ROWS = 200_000
-"""How many rows an epoch may have to be worked by the driver: fetched as Arrow has them they cost little."""
+"""How many rows an epoch may have for the driver to work it: fetched in Arrow's form they cost little."""
 
 MOST_SLOTS = 20_000
-"""How many slots it may have changed: these cost Python's time, of which the tasks have that of several processes."""
+"""How many slots it may have changed: these cost Python's time, and the tasks have that of several processes."""
 
 MOST_INPUT_BYTES = 8 << 20
-"""How many bytes they may have: the driver has them in memory, and so many of each partition if they are many more."""
+"""How many bytes they may have: the driver holds them in memory, and as many of each partition if far more come."""
 
 MOST_STATE_BYTES, MOST_HELD_BYTES = 4 << 20, 16 << 20
 """How large the run files of all shards may be together: the driver reads them once, in the middle of a micro-batch.
 
-As long as it keeps the shards open, they may become as large as the second.
+As long as it keeps the shards open, they may grow as large as the second figure.
 """
 
 TRIAL = 2
-"""How many epochs are worked in tasks first; the first one starts processes and tells nothing of the others."""
+"""How many epochs are worked in tasks first; the first one starts processes, so it says nothing of the others."""
 
 FIRST_PAUSE, PAUSE = 16, 256
-"""For how many epochs the driver leaves the work to tasks once that was quicker: at first, and at most."""
+"""For how many epochs the driver leaves the work to tasks once they were quicker: at first, and at most."""
 
 FIRST_STREAK, STREAK = 16, 256
-"""After so many epochs in a row the driver lets tasks try again: what they took in a young query tells little."""
+"""After so many epochs in a row the driver lets tasks try again: what they took in a young query says little."""
 
 HEAD_START = 2.0
 """How much longer the tasks may have worked than their action took: what is held open need not be read again."""
 
 _GROWTH = 4
-"""From how many times as many rows on, and a thousand, nothing is known any more of what tasks would take."""
+"""From how many times as many rows on, plus a thousand, nothing is known any more of what tasks would take."""
 
 _ALIKE = 2
 """An epoch of at most so many times as many rows can be compared."""
 
 
 def runs_code_of_users(nodes: Iterable[Node]) -> bool:
-    """Tell whether operators are of users, or call their functions."""
+    """Return whether operators are users' own, or call users' functions."""
     return any(_is_of_user(node) for node in nodes if node.make is not None)
 
 
@@ -63,7 +63,7 @@ def _is_of_user(node: Node) -> bool:
 
 
 class Placement:
-    """Decides epoch by epoch, by what the last ones took.
+    """Decides epoch by epoch, from what the last ones took.
 
     Args:
         most_rows: how many rows an epoch may have to be worked by the driver; 0 for none.
@@ -87,7 +87,7 @@ class Placement:
         return int(min(self._most_rows, _GROWTH * self._task_rows + 1_000, room))
 
     def is_in_driver(self, plan: EpochPlan, *, is_held: bool = False) -> bool:
-        """Tell whether the driver is to work the next epoch.
+        """Return whether the driver is to work the next epoch.
 
         Args:
             plan: the plan of the epoch.
@@ -108,7 +108,7 @@ class Placement:
         Args:
             rows: the rows of its sources.
             slots: the slots that it has changed.
-            ms: how long its actions took, milliseconds.
+            ms: how many milliseconds its actions took.
             work_ms: how long the tasks worked, all together.
             input_bytes: the bytes of these rows.
         """
@@ -119,10 +119,10 @@ class Placement:
         self._note_rows(rows, slots, input_bytes)
 
     def worked_in_driver(self, rows: int, slots: int, ms: float, input_bytes: int) -> None:
-        """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones.
+        """Note an epoch of the driver: if two in a row took longer than tasks did, tasks get the next ones.
 
-        One of many more rows than theirs says nothing of that, nor does one that has to open the shards; but where the
-        driver opens them again and again without being quicker in between, that is what it takes.
+        An epoch of many more rows than theirs says nothing of that, nor does one that has to open the shards. But if
+        the driver opens them again and again without being quicker in between, that is what it takes.
         """
         self._note_rows(rows, slots, input_bytes)
         self._streak += 1
@@ -151,6 +151,6 @@ class Placement:
 
 
 def _state_bytes(plan: EpochPlan) -> float:
-    """Return the bytes of all run files; of a division, which tells nothing of its rows, without end."""
+    """Return the bytes of all run files; infinity for a division, which says nothing of its rows."""
     lineages = (lineage for one in plan.operators.values() for lineage in one.lineages)
     return sum(math.inf if run.is_division else run.file_bytes for lineage in lineages for run in lineage)

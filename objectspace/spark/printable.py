@@ -1,6 +1,6 @@
-"""Errors in text that can be sent and shown, whatever they are.
+"""Errors as text that can be sent and shown, whatever they are.
 
-Spark's worker sends what is printed of an error as UTF-8. Where that cannot be, as with the surrogates that
+Spark's worker sends what is printed of an error as UTF-8. If that is impossible, as with the surrogates that
 ``os.fsdecode`` makes of a file name in another encoding, it sends nothing, and Spark waits for it for ever.
 """
 
@@ -16,7 +16,7 @@ from objectspace.codec import is_utf8
 
 @contextmanager
 def printable_errors() -> Iterator[None]:
-    r"""Have an error that cannot be sent told by one that can, of a class of the same name.
+    r"""Replace an error that cannot be sent with one that can, of a class of the same name.
 
     >>> with printable_errors():
     ...     raise FileNotFoundError("no file caf\udce9.csv")
@@ -28,11 +28,11 @@ def printable_errors() -> Iterator[None]:
     except BaseException as error:
         if is_utf8("".join(traceback.format_exception(error))):
             raise
-        raise _told(error) from None  # What it came of may be what cannot be sent.
+        raise _told(error) from None  # Its cause may be what cannot be sent.
 
 
 def in_words(error: BaseException) -> str:
-    """Return what an error says, with its notes; of one that raises when it is asked for that, what it is.
+    """Return what an error says, with its notes; if it raises when asked for that, what it is.
 
     >>> in_words(KeyError())
     'KeyError'
@@ -45,7 +45,7 @@ def in_words(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error; what it has in the place of a list of notes becomes the note before it."""
+    """Add a note to an error; anything that it has instead of a list of notes becomes the note before it."""
     try:
         error.add_note(note)
     except TypeError:

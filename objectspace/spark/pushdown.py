@@ -36,12 +36,12 @@ class Bounds:
     inclusive: tuple[bool, bool] = (True, True)
 
     def __bool__(self) -> bool:
-        """Tell whether anything is left out."""
+        """Return whether anything is left out."""
         return bool(self.prefix) or self.lower is not None or self.upper is not None
 
 
 def bounds_of(schema: TableSchema, filters: Iterable[Filter], read_as: StructType | None = None) -> Bounds:
-    """Return the bounds that some filters set together; Spark looks at what lies within them once more.
+    """Return the bounds that some filters set together; Spark checks what lies within them once more.
 
     Args:
         schema: the schema of the table.
@@ -80,7 +80,7 @@ def _read_as_stored(schema: TableSchema, read_as: StructType | None) -> set[str]
 
 
 def _may_be_rounded(value: Any) -> bool:
-    """Tell whether a literal may not be the one of the filter: PySpark makes Decimals with 28 digits."""
+    """Return whether a literal may differ from that of the filter: PySpark makes Decimals with 28 digits."""
     return isinstance(value, Decimal) and len(value.as_tuple().digits) >= _DIGITS
 
 
@@ -96,7 +96,7 @@ def _ranged(prefix: tuple[Any, ...], filters: Sequence[Any]) -> Bounds:
 
 
 def _checked(schema: TableSchema, bounds: Bounds) -> Bounds:
-    """Return the bounds, or none where a value is not one of its column: Spark compares those in its own way."""
+    """Return the bounds, or none if a value is not one of its column: Spark compares those in its own way."""
     try:
         for bound in (bounds.lower, bounds.upper):
             schema.check_key((*bounds.prefix, *(bound or ())), whole=False)

@@ -1,4 +1,4 @@
-"""What is noted of how rows find their shard: by the driver of a pipeline that is built, else by each shard itself."""
+"""What is noted of how rows find their shard: by the driver if a pipeline is built, else by each shard itself."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PIPELINE = "$pipeline"
 """The operator under whose name the driver keeps what it must know of a pipeline."""
 
 ROUTES = "$routes"
-"""The dictionary that says by which columns of each side rows are routed; an operator that sees all rows has none."""
+"""The dictionary that says which columns of each side rows are routed by; an operator that sees all rows has none."""
 
 KINDS = "$kinds"
-"""The dictionary that says of which types these columns are, of operators of users."""
+"""The dictionary that says of which types these columns are, for users' operators."""
 
 YOURS = "yours"
-"""What an operator is that runs code of users, before the words that say by which columns its rows are routed."""
+"""What an operator that runs users' code is, before the words that say which columns its rows are routed by."""
 
 SOURCES_NOTE = "$sources"
 """The dictionary that says at which place each source of a pipeline stands: to Spark a source is its place."""
 
 
 def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
-    """Note for each operator with state by which columns its rows are routed. Dirties: an item for each.
+    """Note for each operator with state the columns that its rows are routed by. Dirties: an item for each.
 
-    Of operators of users also the types, and an item more: they may keep objects that have these values as keys.
+    For users' operators also the types, with one more item: they may keep objects that have these values as keys.
     """
     routes = space.get_or_create_dictionary(ROUTES)
     for node in plan.stateful:
@@ -49,7 +49,7 @@ def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
 
 
 def noted_routes(space: PersistedObjectSpace, of: str = ROUTES) -> dict[str, list[list[str]]]:
-    """Return what ``note_routes`` has noted: the columns, or of :data:`KINDS` their types."""
+    """Return what ``note_routes`` has noted: the columns, or with :data:`KINDS` their types."""
     return dict(space.get_dictionary(of).items()) if of in space else {}
 
 
@@ -58,7 +58,7 @@ def note_keyed(space: PersistedObjectSpace, keyed: Mapping[str, KeyedBy]) -> Non
 
     Args:
         space: the space of the shard.
-        keyed: how each of them does; one that does not exist yet is passed over.
+        keyed: how each of them does; one that does not exist yet is skipped.
 
     Dirties: an item for each object whose note changes, so that most epochs dirty none.
     """
@@ -77,7 +77,7 @@ def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
     Args:
         space: the space of the shard.
         name: the name of the operator.
-        does: what it is, as text; nothing where that does not matter.
+        does: what it is, as text; empty if that does not matter.
 
     Raises:
         PipelineChangedError: it is that of another one.
@@ -95,25 +95,25 @@ def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
 
 
 def _is_the_same(one: str, other: str) -> bool:
-    """Tell whether what was noted of an operator fits what it is now: of code of users only the key counts."""
+    """Return whether what was noted of an operator fits what it is now: for users' code only the key counts."""
     if other.startswith(YOURS):
         one, other = other, one
     return other.endswith(one.removeprefix(YOURS)) if one.startswith(YOURS) else one == other
 
 
 def note_sources(space: PersistedObjectSpace, names: Sequence[str]) -> None:
-    """Note in which order the sources of a pipeline stand. Dirties: an item a source, once."""
+    """Note in which order the sources of a pipeline stand. Dirties: an item per source, once."""
     space.get_or_create_dictionary(SOURCES_NOTE).update({name: place for place, name in enumerate(names)})
 
 
 def noted_sources(space: PersistedObjectSpace) -> list[str]:
-    """Return the sources of a pipeline in their order; none where that was not noted."""
+    """Return the sources of a pipeline in their order; none if that was not noted."""
     noted = dict(space.get_dictionary(SOURCES_NOTE).items()) if SOURCES_NOTE in space else {}
     return sorted(noted, key=noted.__getitem__)
 
 
 def require_kind(operators: Iterable[str], url: str, *, is_built: bool) -> None:
-    """Make sure that a space is not fed in two ways, which know nothing of each other.
+    """Make sure that a space is not fed in two ways that know nothing of each other.
 
     Args:
         operators: the operators that the space keeps state of.
@@ -140,10 +140,10 @@ def require_same_operators(chain: Chain, query: str, given: Iterable[str]) -> No
         given: the names of those that are to get its next micro-batch.
 
     Raises:
-        PipelineChangedError: they are others.
+        PipelineChangedError: it has fed others.
         CheckpointError: a manifest cannot be read.
 
-    Time: O(epochs since the last one of the query); O(epochs that are kept) where none of it is.
+    Time: O(epochs since the last one of the query); O(epochs that are kept) if none of its epochs is among them.
     """
     before, now = sorted(_fed_by(chain, query)), sorted(given)
     if before and before != now:
@@ -155,10 +155,10 @@ def require_same_operators(chain: Chain, query: str, given: Iterable[str]) -> No
 
 
 def _fed_by(chain: Chain, query: str) -> list[str]:
-    """Return the names of the operators that got the last micro-batch of a query; none where that is not known."""
+    """Return the names of the operators that got the last micro-batch of a query; none if that is not known."""
     if chain.newest is None or query not in chain.newest.committed:
         return []
-    with suppress(UnknownCheckpointError):  # What was collected since the look says nothing any more.
+    with suppress(UnknownCheckpointError):  # What was collected meanwhile no longer says anything.
         # Epochs of other queries may lie between, and those in which the space got another number of shards.
         for made in map(chain.manifest, range(chain.epoch, chain.first_epoch - 1, -1)):
             if made.source.query == query and (fed := EpochProgress.of(made).operators):

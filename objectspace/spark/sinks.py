@@ -1,7 +1,7 @@
 """What leaves a pipeline: the changes of a result, handed to a function when their epoch is published.
 
-They lie in files that the epoch names, so that they are the same however often they are handed out: after a crash
-between the publishing of an epoch and the end of its functions these are called again, for the same epoch with the same
+They lie in files that the epoch names, so they are the same however often they are handed out: after a crash between
+the publishing of an epoch and the end of its functions, these are called again, for the same epoch with the same
 changes.
 """
 
@@ -31,7 +31,7 @@ from objectspace.spark.stages import Exit
 LOG = logging.getLogger("objectspace.spark")
 
 HANDOVER = "$handover"
-"""The dictionary that says where the changes of each result lie, of the newest epoch."""
+"""The dictionary that says where the changes of each result in the newest epoch lie."""
 
 BUILT = "$built"
 """The dictionary that says how each of these results is built: the epoch, and the outline of what gives its changes."""
@@ -75,9 +75,9 @@ def built_as(result: Node) -> str:
 
 
 def noted_built(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]]) -> dict[str, str]:
-    """Return how results are built whose changes are noted; earlier versions have not noted it, or in another way."""
+    """Return how results with noted changes are built; earlier versions did not note it, or noted it differently."""
     noted = dict(space.get_dictionary(BUILT).items()) if BUILT in space else {}
-    # What is not of the epoch of the changes was left there before an earlier version made that one.
+    # What is not of the epoch of the changes was left there before an earlier version made that epoch.
     epochs = {name: parcels[0].epoch for name, parcels in found.items() if parcels}
     return {name: noted[name][1] for name, epoch in epochs.items() if noted.get(name, "")[:1] == [epoch]}
 
@@ -90,8 +90,8 @@ class Delivery:
         exits: the exit of each result.
         columns: the columns that the user sees of each.
         built: the outline of each.
-        frames: for a result the functions of (changes as a DataFrame, epoch).
-        chunks: for a result the function of (epoch, changes as a chunk).
+        frames: for a result, its functions of (changes as a DataFrame, epoch).
+        chunks: for a result, its function of (epoch, changes as a chunk).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Delivery:
         self._location, self._exits, self._columns, self.built = location, exits, columns, built
         self._frames, self._chunks = frames, chunks
         self.epoch = 0
-        """The epoch that a function is called for at this moment; 0 where none is."""
+        """The epoch that a function is being called for at the moment; 0 if none is."""
 
     def deliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions of the results that changed in an epoch.
@@ -117,7 +117,7 @@ class Delivery:
 
         Raises:
             CorruptStoreError: a file is missing or damaged.
-            ObjectSpaceError: a function wants to end the process.
+            ObjectSpaceError: a function tried to end the process.
             Exception: what a function has raised, with a note that says which one it was.
         """
         for name, one in self._exits.items():
@@ -128,15 +128,15 @@ class Delivery:
                     self._call(name, parcels[0].epoch, partial(self._chunks[name], parcels[0].epoch, net))
             for function in self._frames.get(name, ()) if parcels else ():
                 frame = self.frame(spark, name, parcels)
-                # What came from several partitions may say nothing together.
+                # What came from several partitions may cancel out.
                 if one.keys is None or not frame.isEmpty():
                     self._call(name, parcels[0].epoch, partial(function, frame, parcels[0].epoch))
 
     def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]], built: Mapping[str, str]) -> None:
-        """Call the functions for an epoch of which nobody knows whether they were; what cannot be is logged.
+        """Call the functions for an epoch if it is not known whether they were called; log what cannot be delivered.
 
         A copy of a space need not have the files: then the copy's functions begin with its next epoch. So do those of a
-        result that has the name of another one: these changes are not its own.
+        result that has taken the name of another one: these changes are not its own.
 
         Args:
             spark: the session.
@@ -161,7 +161,7 @@ class Delivery:
         self.deliver(spark, whole)
 
     def _is_of_another(self, name: str, parcel: Parcel, built: str | None) -> bool:
-        """Tell whether changes are not those of a result; where nothing was noted of that, their columns tell."""
+        """Return whether changes are not those of a result; if nothing was noted of that, their columns tell."""
         if built is None:
             return not fits(self._location, parcel, self._exits[name].schema)
         return built != self.built[name]
@@ -188,7 +188,7 @@ class Delivery:
         return spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, told)
 
     def _call(self, name: str, epoch: int, function: Callable[[], object]) -> None:
-        """Call the function of a result, and say which one it was where it raises."""
+        """Call the function of a result, and say which one it was if it raises."""
         self.epoch = epoch
         try:
             with no_exit(f"the function of result {name!r}"):
@@ -206,7 +206,7 @@ class Delivery:
 
 @contextmanager
 def no_exit(what: str) -> Iterator[None]:
-    """Have an exit from a function of a user be an error: Spark waits for ever for the thread that it ends.
+    """Turn an exit from a user's function into an error: Spark waits for ever for the thread that it ends.
 
     Raises:
         ObjectSpaceError: the function has raised ``SystemExit``.

@@ -1,4 +1,4 @@
-"""``spark.read.format("objectspace")``: state as a DataFrame, of any epoch, one input partition a shard.
+"""``spark.read.format("objectspace")``: state as a DataFrame, of any epoch, one input partition per shard.
 
 ``readStream`` gives the change feed of a relational table: the net change of each row, epoch by epoch.
 """
@@ -63,12 +63,12 @@ class ChangesPartition(InputPartition):
 class ObjectSpaceSource(DataSource):
     """State as a data source of Spark.
 
-    A DataFrame stays at the epoch of its ``load()``, unless it is given a schema, with which Spark does not ask for
-    one then. ``readStream`` with ``changes=true`` gives what changed in a table, with the columns ``op`` and ``epoch``
-    before its own. Options: one of ``table``, ``object`` and ``kvt`` (``scope/table``) with a name; ``operator`` where
-    the space has several; ``epoch``, but not of a stream; ``columns`` of a table, separated by commas;
-    ``pushdown=true`` of a table that one filtered query reads; of a stream ``maxEpochsPerTrigger``; and for the file
-    system any that begin with ``fsspec.``, as text or JSON.
+    A DataFrame stays at the epoch of its ``load()``, unless it is given a schema: then Spark does not ask for one at
+    that time. ``readStream`` with ``changes=true`` gives what changed in a table, with the columns ``op`` and ``epoch``
+    before its own. Options: one of ``table``, ``object`` and ``kvt`` (``scope/table``) with a name; ``operator`` if the
+    space has several; ``epoch``, but not of a stream; ``columns`` of a table, separated by commas; ``pushdown=true`` of
+    a table that one filtered query reads; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin
+    with ``fsspec.``, as text or JSON.
     """
 
     _loaded: Subject | None = None
@@ -121,8 +121,8 @@ class ObjectSpaceSource(DataSource):
         """Return the reader of the change feed.
 
         Raises:
-            ObjectSpaceError: it is no table that is read, the option changes is missing, an option is no number, or the
-                schema of the read lacks op, or has a column that the table has not.
+            ObjectSpaceError: what is read is not a table, the option changes is missing, an option is not a number, or
+                the schema of the read lacks op or has a column that the table lacks.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
@@ -136,7 +136,7 @@ class ObjectSpaceSource(DataSource):
         return ChangeReader(subject.feeding([name for name in schema.names if name not in FEED.names]), schema, most)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Refuse a write that is no stream.
+        """Refuse a write that is not a stream.
 
         Raises:
             ObjectSpaceError: always.
@@ -166,7 +166,7 @@ class ObjectSpaceSource(DataSource):
 
 
 class SpaceReader(DataSourceReader):
-    """Reads what a space held at one epoch, a partition a shard, as the schema of the read has it."""
+    """Reads what a space held at one epoch, one partition per shard, in the schema of the read."""
 
     def __init__(self, subject: Subject, schema: StructType) -> None:
         self._subject, self._schema = subject.fixed(), schema
@@ -188,14 +188,14 @@ class SpaceReader(DataSourceReader):
 
 
 class FilteredReader(SpaceReader):
-    """Reads of a table only what lies within the bounds that filters set.
+    """Reads only what lies within the bounds that filters set on a table.
 
-    Spark keeps the reader, with its bounds, for all later queries of the same DataFrame, and tells it nothing of these:
-    so it is there for who asks for it and takes another DataFrame for each filter.
+    Spark keeps the reader, with its bounds, for all later queries of the same DataFrame, and tells it nothing of them.
+    So it must be asked for, by a user who takes another DataFrame for each filter.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take filters, and return all of them: Spark looks at what is left once more."""
+        """Take filters, and return all of them: Spark checks what is left once more."""
         self._bounds = bounds_of(self._subject.table_schema(), filters, self._schema)
         return filters
 
@@ -203,8 +203,8 @@ class FilteredReader(SpaceReader):
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what changed in a table, epoch by epoch.
 
-    What it gives adds up to the table. Where the first epochs were collected, the oldest that is kept gives all rows.
-    Its offsets have the mark of their epoch, so that it goes on in no other history than the one that it has read.
+    What it gives adds up to the table. If the first epochs were collected, the oldest that is kept gives all rows. Its
+    offsets have the mark of their epoch, so it continues only in the history that it has read.
     """
 
     def __init__(self, subject: Subject, schema: StructType, most: int) -> None:
@@ -220,10 +220,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Seen(0).offset()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Return the newest epoch, or as many further as one trigger takes; the start where there is none behind it.
+        """Return the newest epoch, or as many further as one trigger takes; the start if there is none after it.
 
         Raises:
-            CheckpointError: what the stream has read was replaced, by an older state or by something made anew.
+            CheckpointError: what the stream has read was replaced, by an older state or by something that was made
+                again.
 
         Time: O(1) small files.
         """
@@ -234,7 +235,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return history.seen(last).offset() if last > seen.epoch else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return a partition for each shard, of each span of epochs that have the same shards.
+        """Return a partition for each shard of each span of epochs that have the same shards.
 
         Raises:
             CheckpointError: as ``latestOffset``.
@@ -247,7 +248,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a shard, as the schema of the read has them.
+        """Yield the changes of a shard, in the schema of the read.
 
         Raises:
             CheckpointError: as ``latestOffset``.

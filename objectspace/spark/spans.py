@@ -17,8 +17,8 @@ class Span:
         first: the first one.
         last: the last one.
         shards: the number of shards in all of them, and before the first.
-        is_whole: whether the first gives all rows that are there, because what was before is gone.
-        mark: what tells the last one from an epoch of another history; empty where it was not looked at.
+        is_whole: whether the first gives all rows that are there, because what came before is gone.
+        mark: what tells the last one from an epoch of another history; empty if it was not looked at.
     """
 
     first: int
@@ -33,7 +33,7 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
 
     Args:
         chain: the space.
-        after: the epoch that the reader has seen, 0 where it begins.
+        after: the epoch that the reader has seen, 0 at the beginning.
         last: the last epoch to read.
 
     Raises:
@@ -64,7 +64,7 @@ def require_kept(place: str, after: int, last: int, floor: int) -> None:
 
     Args:
         place: what it reads.
-        after: the epoch that the reader has seen, 0 where it begins.
+        after: the epoch that the reader has seen, 0 at the beginning.
         last: the last epoch to read.
         floor: the oldest epoch that is kept.
 

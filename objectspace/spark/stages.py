@@ -2,8 +2,8 @@
 
 An operator that keeps state is a stage. The operators without state that follow it run in its tasks, up to the next
 operators with state and to the results. Those that follow a source run before the first shuffle. An operator with state
-is a *guest* in the stage before it where all its rows come from there and stay in their shard: the table of the groups
-of an aggregation, say. It keeps its own state, and needs neither an action of its own nor a hand-over.
+is a *guest* in the stage before it if all its rows come from there and stay in their shard: the table of the groups of
+an aggregation, say. It keeps its own state, and needs neither an action of its own nor a hand-over.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Exit:
     Args:
         number: its number in the pipeline.
         schema: the schema of the changes.
-        keys: the columns that say which shard a change goes to; ``()`` where all go to one, ``None`` where each stays
-            and has the net change of its keys.
+        keys: the columns that say which shard a change goes to; ``()`` if all go to one, ``None`` if each stays and has
+            the net change of its keys.
         tasks: how many shards there are at the other end.
     """
 
@@ -39,13 +39,13 @@ class Exit:
 
 @dataclass(frozen=True)
 class Fragment:
-    """Operators that run in one task, one feeding the other.
+    """Operators that run in one task, each feeding the next.
 
     Args:
-        names: the names of the operators; the first feeds the others, and of a source it is the source.
-        makes: what makes each operator; a source has nothing.
-        links: for each operator those that read it, with their sides.
-        exits: for each operator where its changes leave the fragment.
+        names: the names of the operators; the first feeds the others; for a source, it is the source itself.
+        makes: what makes each operator; None for a source.
+        links: for each operator, those that read it, with their sides.
+        exits: for each operator, where its changes leave the fragment.
     """
 
     names: tuple[str, ...]
@@ -63,13 +63,13 @@ class Stage:
     """One operator that keeps state, with what follows it.
 
     Args:
-        name: the name of the operator, which its state is kept under.
+        name: the name of the operator, under which its state is kept.
         label: its kind.
-        fragment: the operator, and behind it those without state and its guests.
-        guests: the names of the guests, which their state is kept under.
-        inputs: for each of its sides the number of the exit that feeds it.
-        schemas: for each of its sides the schema of the changes.
-        tasks: into how many shards it is divided.
+        fragment: the operator, followed by those without state and its guests.
+        guests: the names of the guests, under which their state is kept.
+        inputs: for each of its sides, the number of the exit that feeds it.
+        schemas: for each of its sides, the schema of the changes.
+        tasks: how many shards it is divided into.
         rests: whether it has nothing to do in an epoch without input, once it has state.
     """
 
@@ -88,7 +88,7 @@ class Stage:
         return self.name, *self.guests
 
     def passes_over_stream_keys(self) -> bool:
-        """Tell whether its operator does not mind the stream keys of its input."""
+        """Return whether its operator ignores the stream keys of its input."""
         make = self.fragment.makes[0]
         return make is not None and make().passes_over_stream_keys
 
@@ -113,7 +113,7 @@ class Stages:
         return {stage.name for stage in self.stages if any(number in fed for _, number in stage.inputs)}
 
     def wants_rows(self) -> bool:
-        """Tell whether the changes of a result come straight from a source."""
+        """Return whether the changes of some result come straight from a source."""
         wanted = {one.number for one in self.results.values()}
         return any(one.number in wanted for fragment in self.sources.values() for one in fragment.all_exits())
 
@@ -132,9 +132,9 @@ _RESTING = frozenset(
         "TopN",
     )
 )
-"""Kinds of operators that do nothing at a barrier before which nothing came.
+"""Kinds of operators that do nothing at a barrier if nothing came before it.
 
-A watermark filter repeats its promise: a join behind it waits for that of both sides, in one epoch.
+A watermark filter repeats its promise: a join after it waits for the promises of both sides, in one epoch.
 """
 
 
@@ -158,9 +158,9 @@ def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:
 
 
 def _meeting(node: Node) -> tuple[str, ...] | None:
-    """Return the columns by which the changes of a result meet in a shard; None where those of a key are together.
+    """Return the columns by which the changes of a result meet in a shard; None if those of a key are together.
 
-    Those of a source may be in any partition of a micro-batch; where rows are only added each key comes once.
+    Those of a source may be in any partition of a micro-batch; if rows are only added, each key comes once.
     """
     if node.append_only or not _meets_source(node):
         return None
@@ -168,12 +168,12 @@ def _meeting(node: Node) -> tuple[str, ...] | None:
 
 
 def _meets_source(node: Node) -> bool:
-    """Tell whether rows of a source reach an operator without one that keeps state between."""
+    """Return whether rows of a source reach an operator with no operator that keeps state in between."""
     return node.make is None or (not node.is_stateful and any(map(_meets_source, node.inputs)))
 
 
 def tasks_of(node: Node, shards: int) -> int:
-    """Return into how many shards an operator is divided: one, where rows of different keys must meet."""
+    """Return how many shards an operator is divided into: one, if rows of different keys must meet."""
     return shards if node.keys and all(node.keys) else 1
 
 
@@ -236,7 +236,7 @@ class _Compiler:
         return [node for node in self.plan.nodes if node in found]
 
     def _is_guest(self, node: Node) -> bool:
-        """Tell whether all rows of an operator come from one stage, and from the shard that they go to."""
+        """Return whether all rows of an operator come from one stage, and from the shard that they go to."""
         if not node.is_one_of(_GUESTS):
             return False
         source = node.inputs[0]
@@ -247,7 +247,7 @@ class _Compiler:
         return tasks_of(node, self.shards) == 1 or node.keys[0] == self._placing(node.inputs[0])
 
     def _placing(self, node: Node) -> tuple[str, ...] | None:
-        """Return the columns whose values say in which shard a row of an operator is; None where none do."""
+        """Return the columns whose values say which shard a row of an operator is in; None if none do."""
         if node.make is None or len(node.inputs) != 1:
             return None
         before = node.keys[0] if node.is_stateful else self._placing(node.inputs[0])
@@ -264,7 +264,7 @@ class _Compiler:
                 yield made
         for name, wanted in self.wanted.items():
             if wanted is node:
-                # Of a result that several stages feed, each gives a part through the one exit.
+                # Each of several stages that feed a result gives a part through the one exit.
                 if name not in self.results:
                     self.results[name] = self._exit(node.schema, _meeting(node), self.shards)
                 yield self.results[name]

@@ -1,4 +1,4 @@
-"""What the options of a read or write say of the location, and to its file system."""
+"""What the options of a read or write say about the location, and to its file system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = "fsspec."
 
 
 def absolute(path: str) -> str:
-    """Return a path that means the same on every machine and in every process: a URL as it is, another one whole.
+    """Return a path that means the same on every machine and in every process: a URL as it is, any other made absolute.
 
     Raises:
         CheckpointError: it is on another host, or a URL with one slash after the protocol.
@@ -38,11 +38,11 @@ def absolute(path: str) -> str:
 
 
 def require_known(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Refuse an option that means nothing here: one that is misspelt would be passed over in silence.
+    """Refuse an option that means nothing here: a misspelt one would be silently ignored.
 
     Args:
         options: all options of a read or write; the case of their names does not matter, and Spark changes it.
-        known: the names of those that there are, beside those for the file system.
+        known: the names of those that exist, apart from those for the file system.
 
     Raises:
         ObjectSpaceError: there is another one.
@@ -60,7 +60,7 @@ def require_known(options: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return what fsspec passes to the file system: of each option with the prefix its JSON value, or else its text.
+    """Return what fsspec passes to the file system: for each option with the prefix its JSON value, or else its text.
 
     Args:
         options: all options of a read or write.
@@ -72,7 +72,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def require_shared(location: Location) -> None:
-    """Make sure that tasks reach a location.
+    """Make sure that tasks can reach a location.
 
     Raises:
         CheckpointError: it is the memory of this process.
@@ -85,7 +85,7 @@ def require_shared(location: Location) -> None:
 
 
 def shared_location(path: str, storage: Mapping[str, Any]) -> Location:
-    """Return the location of a read or write, which its tasks reach.
+    """Return the location of a read or write, which its tasks can reach.
 
     Raises:
         CheckpointError: it cannot be opened, or is the memory of one process.

@@ -46,7 +46,7 @@ FEED = StructType().add("op", StringType()).add("epoch", LongType())
 _SUBJECTS = ("table", "object", "kvt")
 
 _OPTIONS = (*_SUBJECTS, "path", "operator", "columns", "epoch", "pushdown", "changes", "maxEpochsPerTrigger")
-"""The options of a read, beside those for the file system."""
+"""The options of a read, apart from those for the file system."""
 
 _OF_TABLES = ("columns", "pushdown", "changes", "maxEpochsPerTrigger")
 
@@ -56,10 +56,10 @@ _MEANINGLESS = {
     "the object": _OF_TABLES,
     "the key-value table": _OF_TABLES,
 }
-"""Of each kind of read, the options that have no meaning for it."""
+"""For each kind of read, the options that have no meaning for it."""
 
 _SWITCHES = ("changes", "pushdown")
-"""Options that are off without them: to say so has a meaning for every read."""
+"""Options that are off by default: saying so has a meaning for every read."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,10 @@ class Subject:
         columns: of a table, the columns to give.
         epoch: the epoch, the newest by default.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
-        mark: what tells the epoch from one of another history; empty where it was not looked at.
-        fed: of a change feed, the columns as the table had them at its start.
-        together: the schema that all shards can be read with; looked at where one lacks a column, if it is ``None``.
+        mark: what tells the epoch from one of another history; empty if it was not looked at.
+        fed: of a change feed, the columns as the table had them at the start of the feed.
+        together: the schema that all shards can be read with; if it is ``None``, it is looked up when one lacks a
+            column.
     """
 
     path: str
@@ -95,7 +96,7 @@ class Subject:
         """Return what the options of a read name.
 
         Raises:
-            ObjectSpaceError: an option is missing, not known, without meaning for what is read, or no number.
+            ObjectSpaceError: an option is missing, unknown, without meaning for what is read, or not a number.
         """
         require_known(options, _OPTIONS)
         given = [kind for kind in _SUBJECTS if kind in options]
@@ -113,7 +114,7 @@ class Subject:
         return cls(*subject, names, number, storage_options(options))
 
     def fixed(self) -> Subject:
-        """Return the same at one epoch, the newest where none was named, and in the history that it has now."""
+        """Return the same at one epoch, the newest if none was named, and in the history that it has now."""
         if self.mark:
             return self
         history = self.history()
@@ -131,7 +132,7 @@ class Subject:
 
     @property
     def is_file(self) -> bool:
-        """Whether this is one store file."""
+        """Whether this is a single store file."""
         path = local_path(self.path)
         return path is not None and Path(path).is_file()
 
@@ -145,7 +146,7 @@ class Subject:
         return history.oldest, history.newest
 
     def history(self) -> History:
-        """Return the epochs that there are now, with what tells them from those of another history."""
+        """Return the epochs that exist now, with what tells them from those of another history."""
         return History.of_file(self.path) if self.is_file else History.of_space(self._chain())
 
     @contextmanager
@@ -153,7 +154,7 @@ class Subject:
         """Open the store of a shard.
 
         Raises:
-            CheckpointError: the epoch that was fixed is of another history than what is there.
+            CheckpointError: the epoch that was fixed belongs to another history than what is there.
         """
         if self.is_file:
             with CheckpointStore(self.path, read_only=True) as store:
@@ -191,10 +192,10 @@ class Subject:
         return StructType([*FEED.fields, *found.fields])
 
     def feeding(self, names: Sequence[str]) -> Subject:
-        """Return the same for a change feed that has some columns from now on, whatever becomes of those of the table.
+        """Return the same for a change feed that keeps some columns from now on, whatever the table comes to have.
 
         Raises:
-            ObjectSpaceError: the table is there, and has no such column.
+            ObjectSpaceError: the table exists, and has no such column.
         """
         subject = replace(self, columns=tuple(names))
         try:
@@ -203,7 +204,7 @@ class Subject:
             return subject
 
     def _feeding_from(self, epoch: int) -> Subject:
-        """Return the same for a change feed with the columns that the table has at an epoch, if it is there."""
+        """Return the same for a change feed with the columns that the table has at an epoch, if it exists."""
         try:
             schemas = replace(self, epoch=epoch)._schemas()
         except (CheckpointError, ObjectSpaceError):  # It may be made later.
@@ -219,7 +220,7 @@ class Subject:
         Raises:
             ObjectSpaceError: no shard has it, or there is no such schema.
 
-        Time: that of opening each shard; the first one where the library has made the table, alike in all.
+        Time: that of opening each shard; only the first if the library has made the table, the same in all.
         """
         return self.together or self._united(self._schemas())
 
@@ -244,7 +245,7 @@ class Subject:
         )
 
     def _is_of_library(self, name: str, there: Container[str]) -> bool:
-        """Tell whether a table is a result, whose schema follows from the pipeline, and not made by code of a user."""
+        """Return whether a table is a result, whose schema follows from the pipeline, and not made by a user's code."""
         chain = None if self.is_file else self._chain()
         if chain is None or chain.newest is None or PIPELINE not in chain.newest.lineage:
             return False
@@ -254,10 +255,10 @@ class Subject:
     def table_in(self, space: PersistedObjectSpace) -> str | None:
         """Return the stored name of the table: its own, or the one under which a pipeline has materialised it.
 
-        What an operator of a user gives out has the name of the operator.
+        What a user's operator gives out has the name of the operator.
 
         Raises:
-            ObjectSpaceError: there are several of them.
+            ObjectSpaceError: there are several.
         """
         return self._found_in(tables(space), f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
 
@@ -265,22 +266,22 @@ class Subject:
         """Return the stored name of the object: its own, or the one that it has under the name of an operator.
 
         Raises:
-            ObjectSpaceError: there are several of them.
+            ObjectSpaceError: there are several.
         """
         return self._found_in(space, f"/{self.name}")
 
     def key_values_in(self, space: PersistedObjectSpace) -> Parts | None:
-        """Return the partitions of the key-value table, ``None`` where it is not there.
+        """Return the partitions of the key-value table, ``None`` if there is no such table.
 
         Raises:
-            ObjectSpaceError: there are several of them.
+            ObjectSpaceError: there are several.
         """
         known = key_value_tables(space)
         found = self._found_in(known, f"/kvt/{self.name}") if "/" in self.name else None
         return None if found is None else known[found]
 
     def _found_in(self, names: Iterable[str], *ends: str) -> str | None:
-        """Return the name that is the one asked for, or else ends so; in a store file one of the operator."""
+        """Return the name that is the one asked for, or else ends like it; in a store file one of the operator."""
         of = f"{self.operator}/" if self.is_file and self.operator is not None else ""
         known = [name for name in names if name.startswith(of)]
         if self.name in known:
@@ -313,7 +314,7 @@ class Subject:
 
     def _at(self, store: CheckpointStore, epoch: int | None) -> int | None:
         """Return the epoch to read a store at, ``None`` for its newest."""
-        # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
+        # The cache of a shard stands at the epoch; its own last one is older if the shard has not changed since.
         return epoch if self.is_file and (epoch or store.next_epoch() > 1) else None
 
     def _columns_of(self, schema: TableSchema) -> StructType:
@@ -327,7 +328,7 @@ class Subject:
         return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
 
     def batches(self, shard: int, epoch: int, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield what one shard holds, of a table within bounds."""
+        """Yield what one shard holds; of a table, what lies within bounds."""
         with self.open(shard, epoch) as store:
             at = self._at(store, epoch)
             space = PersistedObjectSpace(store, _at=store.reader(epoch=at))
@@ -343,7 +344,7 @@ class Subject:
     def _table(
         self, whole: StorageTable, store: CheckpointStore, bounds: Bounds, at: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what a shard has of a table, which may have evolved in others only."""
+        """Yield what a shard has of a table, which may have evolved in other shards only."""
         own, names = whole.schema, self.columns or (self.together or whole.schema).names
         read_as = self.together or (own if {*names} <= {*own.names} else self.table_schema())
         columns = [read_as.column(name) for name in names]
@@ -361,7 +362,7 @@ class Subject:
             end: the last epoch to read.
 
         Raises:
-            CheckpointError: what the reader has seen, or was to read, is of another history than what is there.
+            CheckpointError: what the reader has seen, or was to read, belongs to another history than what is there.
             UnknownCheckpointError: epochs that the reader has not seen yet were collected.
         """
         if end.epoch <= start.epoch:
@@ -374,15 +375,15 @@ class Subject:
             found = list(spans_of(chain, start.epoch, end.epoch))
         else:
             require_kept(history.place, start.epoch, end.epoch, history.oldest)
-            found = [Span(start.epoch + 1, end.epoch, 1)]  # The task sees what is there before the first of them.
+            found = [Span(start.epoch + 1, end.epoch, 1)]  # The task finds out what is there before the first of them.
         return [replace(span, mark=history.seen(span.last).mark) for span in found]
 
     def changes(self, shard: int, span: Span) -> Iterator[pa.RecordBatch]:
         """Yield op, epoch and columns of the rows of a shard that changed in the epochs of a span.
 
         Raises:
-            CheckpointError: the epochs are of another history than those that the span was made of.
-            UnknownCheckpointError: the epoch before the first is not kept any more.
+            CheckpointError: the epochs belong to another history than those that the span was made of.
+            UnknownCheckpointError: the epoch before the first is no longer kept.
             CorruptStoreError: a run file is missing or damaged.
 
         Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
@@ -398,7 +399,7 @@ class Subject:
     def _changes_of_file(self, span: Span) -> Iterator[pa.RecordBatch]:
         after = span.first - 1
         with self.open(0) as store:
-            # Of the snapshot that gives the rows: since the plan the file may have let go of epochs.
+            # Of the snapshot that gives the rows: the file may have dropped epochs since the plan was made.
             history, kept = History.of_store(store), kept_records(store)
             history.require(Seen(span.last, span.mark))
             require_kept(history.place, after, span.last, history.oldest)
@@ -411,7 +412,7 @@ class Subject:
 
     def _changes_of_shard(self, chain: Chain, place: Place, last: int, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
         operator, (shard, _, before) = self._operator(chain), place
-        # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
+        # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at different epochs.
         plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
         if not before:
             # Before its first epoch a copy may say that it had the number of shards of its last one.
@@ -427,7 +428,7 @@ class Subject:
                 yield from self._changes_at(store, place._replace(epoch=accepted.epoch), schema)
 
     def _rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
+        """Yield all rows of the table as changes of an epoch: the rows at it, or at the end of the store."""
         return self._fed(store, place, at, lambda table: (("+", row) for row in table.scan()))
 
     def _changes_at(
@@ -445,7 +446,7 @@ class Subject:
         changes: Callable[[StorageTable], Changes],
         before: TableSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield changes with the columns of the feed; those that the table did not have yet have their defaults."""
+        """Yield changes with the columns of the feed; those that the table did not have yet get their defaults."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
         if name is None:
             return
@@ -456,7 +457,7 @@ class Subject:
         table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
         try:
             found_changes = changes(table)
-        except SchemaMismatchError:  # It was made again, as another one: a feed that begins later goes on over that.
+        except SchemaMismatchError:  # It was made again, as another table: a feed that begins later goes past that.
             if place.epoch > columns.epoch:
                 raise
             yield from self._left(store, place, columns, what)
@@ -481,7 +482,7 @@ class Subject:
         yield from columns.batches(found, place.epoch, (("-", row) for row in table.scan()), what)
 
     def _schema_in(self, store: CheckpointStore, at: int | None) -> TableSchema | None:
-        """Return the schema that the table has in a store, ``None`` where it is not there."""
+        """Return the schema that the table has in a store, ``None`` if it is not there."""
         if store.next_epoch() <= 1:
             return None
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
@@ -494,7 +495,7 @@ class Subject:
         return chain
 
     def _require_fixed(self, history: History) -> None:
-        """Refuse another history than the one in which the epoch was fixed."""
+        """Refuse any history but the one in which the epoch was fixed."""
         history.require_loaded(Seen(self.epoch or 0, self.mark))
 
     def _operator(self, chain: Chain) -> str:
@@ -513,10 +514,10 @@ class Subject:
 
 
 def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Tell whether an option is ``true``.
+    """Return whether an option is ``true``.
 
     Raises:
-        ObjectSpaceError: it is neither that nor ``false``.
+        ObjectSpaceError: it is neither ``true`` nor ``false``.
     """
     given = options.get(name, "false")
     if given.lower() not in ("true", "false"):
@@ -525,7 +526,7 @@ def is_set(options: Mapping[str, str], name: str) -> bool:
 
 
 def _require_meaning(options: Mapping[str, str], kind: str) -> None:
-    """Refuse an option that would be passed over in silence, as it has no meaning for what is read."""
+    """Refuse an option that would be silently ignored because it has no meaning for what is read."""
     read = (
         f"the {_CALLED[kind]}" if not (kind == "table" and is_set(options, "changes")) else "the changes of the table"
     )
@@ -542,4 +543,4 @@ _APART = (
     "leave it out with the option columns, or name both there where they are two columns; or let each shard take a row"
     " with each version of its operator, and read an epoch from then on"
 )
-"""What to do where shards have no schema together."""
+"""What to do if shards have no schema in common."""

@@ -29,7 +29,7 @@ def bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
 
 
 def filled(table: StorageTable, columns: Sequence[Column], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table within bounds with some columns, of which it may lack some or have narrower ones.
+    """Yield some columns of the rows of a table within bounds; the table may lack columns or have narrower ones.
 
     Args:
         table: the table, with those of the columns that it has, in their order.
@@ -59,8 +59,8 @@ def arrays_of(
 
     Args:
         columns: the columns.
-        found: what each of them is in the rows, which have those that are there; the others have their defaults.
-        rows: the rows, one at least.
+        found: what each of them is in the rows, which have only those that are there; the others get their defaults.
+        rows: the rows, at least one.
         what: what is read, for errors.
 
     Raises:

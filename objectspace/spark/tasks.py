@@ -1,4 +1,4 @@
-"""The side of the executors: fragments of a pipeline at work in the tasks of a Spark action."""
+"""The executors' side: fragments of a pipeline at work in the tasks of a Spark action."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from objectspace.spark.stages import Fragment, Stage
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 TAG = "$source"
-"""The column that says which source a row is of, where there are several; no source can have this name."""
+"""The column that says which source a row comes from, if there are several; no source can have this name."""
 
 ROUTED_SCHEMA = (
     StructType()
@@ -52,13 +52,13 @@ ROUTED_SCHEMA = (
     .add("rows", LongType())
     .add("bytes", LongType())
 )
-"""What goes through the one shuffle, where there is one: changes as an Arrow file, and where they go.
+"""What goes through the one shuffle, if there is one: changes as an Arrow file, and where they go.
 
-Exit 0 is none: its row says how many rows of the sources were taken, and how many bytes they have in Arrow's form.
+Exit 0 is no exit: its row says how many rows of the sources were taken, and how many bytes they have in Arrow's form.
 """
 
 SOURCES = "sources"
-"""What the action is called in figures and errors that takes the rows of the sources."""
+"""The name, in figures and errors, of the action that takes the rows of the sources."""
 
 SOURCE_ROWS, SOURCE_BYTES = "source_rows", "source_bytes"
 """The figures of the task that takes rows of the sources: how many, and their bytes in Arrow's form."""
@@ -67,7 +67,7 @@ ROWS_A_PIECE = 32_768
 """After how many rows a piece goes into the shuffle."""
 
 _PLACES, _PARTITIONS = 22, 12
-"""The bits of the key of a row that has none: its place in the partition, the partition, and above them the epoch."""
+"""The bits of the key of a row without one: its place in the partition, the partition, and above them the epoch."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class SourceInput:
     """What a task knows of a source.
 
     Args:
-        name: its name, which is also the column of the micro-batch that holds its rows where there are several.
+        name: its name, which is also the column of the micro-batch that holds its rows if there are several sources.
         schema: the schema of its changes.
-        op_column: the column of operations, where it has one.
-        is_numbered: whether its rows have no key, so that they are numbered.
+        op_column: the column of operations, if it has one.
+        is_numbered: whether its rows have no key, and so are numbered.
         is_append_only: whether no row is ever changed or taken back.
     """
 
@@ -124,10 +124,10 @@ class SourceInput:
 
 @dataclass
 class Work:
-    """What an operator with state has done, with those without state behind it.
+    """What an operator with state has done, together with those without state that follow it.
 
     Args:
-        rows_in: the changes that came to it.
+        rows_in: the changes that reached it.
         rows_out: those that left it for another operator with state, or left the fragment.
         seconds: how long it worked itself.
     """
@@ -142,8 +142,8 @@ class Running:
 
     Args:
         fragment: the fragment.
-        space: where the operators keep their state, but for the guests.
-        outbox: where changes go that leave it.
+        space: where the operators keep their state, except for the guests.
+        outbox: where the changes that leave it go.
         guests: where each guest keeps its own, by its name.
     """
 
@@ -162,7 +162,7 @@ class Running:
         self._held: dict[int, list[Promise]] = {}
 
     def _tell_inputs(self) -> None:
-        """Tell the operators behind the first one which of their inputs come from this fragment."""
+        """Tell the operators after the first one which of their inputs come from this fragment."""
         fed: dict[int, list[str]] = {}
         for reader, side in (link for links in self._fragment.links for link in links):
             fed.setdefault(reader, []).append(side)
@@ -220,7 +220,7 @@ class Running:
         return tuple((number, column, value) for (number, column), value in self.promised.items())
 
     def _process(self, place: int, chunk: Chunk, side: str) -> list[Chunk]:
-        """Have an operator process changes, and note what work it was if it keeps state."""
+        """Let an operator process changes, and note the work if it keeps state."""
         started = time.perf_counter()
         made = self._operator(place).process(chunk, side)
         work = self.work.get(place)
@@ -256,13 +256,13 @@ class Intake:
     epoch: int
 
     def outbox(self) -> Outbox:
-        """Return an outbox for all that leaves; results are handed over by the partition of the rows."""
+        """Return an outbox for everything that leaves; results are handed over by the partition of the rows."""
         return Outbox((one for fragment in self.fragments.values() for one in fragment.all_exits()), 0)
 
     def pushed(self, batches: Iterable[pa.RecordBatch], outbox: Outbox) -> Iterator[pa.RecordBatch]:
-        """Take the rows of one partition, and yield each batch when that is done.
+        """Take the rows of one partition, and yield each batch once it is done.
 
-        What operators hold back comes out when all rows are taken.
+        What operators hold back comes out when all rows have been taken.
         """
         running = {
             one.name: Running(self.fragments[one.name], VolatileObjectSpace(), outbox)
@@ -412,11 +412,11 @@ class StageTask:
         running.barrier(self.plans[0].epoch)
 
     def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], dict[str, float]]:
-        """Return the changes of each side, in the order of the sides, and what was counted of rows of the sources."""
+        """Return the changes of each side, in the order of the sides, and what was counted of the sources' rows."""
         taken = {SOURCE_ROWS: 0.0, SOURCE_BYTES: 0.0}
         sides = {number: side for side, number in self.stage.inputs}
         found: dict[str, list[Chunk]] = {side: [] for side in self.stage.schemas}
-        for batch in batches:  # Also where they say nothing: Spark waits for a task that leaves its input unread.
+        for batch in batches:  # Even if they say nothing: Spark waits for a task that leaves its input unread.
             if not self.is_routed:
                 continue
             taken[SOURCE_ROWS] += sum(batch.column("rows").to_pylist())

@@ -91,7 +91,7 @@ class Upkeep:
         return True
 
     def is_busy(self) -> bool:
-        """Tell whether work is under way."""
+        """Return whether work is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:

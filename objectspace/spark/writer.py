@@ -1,7 +1,7 @@
 """``df.writeStream.format("objectspace")``: a stream kept as a table, exactly once by the number of its micro-batch.
 
-Each task saves its shard, and the commit on the driver publishes one manifest. So the rows must come to their shards
-first, by ``df.repartitionById(shards, shard_expression(df.schema, key, shards))``.
+Each task saves its shard, and the commit on the driver publishes one manifest. So the rows must first be brought to
+their shards, by ``df.repartitionById(shards, shard_expression(df.schema, key, shards))``.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task which query and micro-batch it works for."""
 
 _OPTIONS = ("path", "table", "key", "op", "version", "shards", "retainEpochs", "checkpointLocation", "queryName")
-"""The options of a write, beside those for the file system; the last two are Spark's own."""
+"""The options of a write, apart from those for the file system; the last two are Spark's own."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task says of the shard that it has written.
+    """What a task reports of the shard that it has written.
 
     Args:
         query: the id of the query.
         epoch: the epoch that it was written for.
-        saved: the run of the shard as JSON; None where the micro-batch had been committed before.
+        saved: the run of the shard as JSON; None if the micro-batch had been committed before.
         incarnation: the UUID of the space that it was written for.
-        publisher: the mark of the epoch that it was built upon; empty where that is none.
+        publisher: the mark of the epoch that it was built on; empty if there is none.
     """
 
     query: str
@@ -65,7 +65,7 @@ class Planned:
 
     Args:
         plan: how they open and save their shards.
-        publisher: the mark of the epoch that they build upon; empty where that is none.
+        publisher: the mark of the epoch that they build on; empty if there is none.
         committed: the last committed batch of every query.
     """
 
@@ -82,12 +82,12 @@ class Target:
         path: the location of the space.
         table: the name of the table, and of the operator that keeps it.
         key: its key.
-        op_column: the column of operations, or None where rows come in the place of those with their key.
-        versions: the columns of which a row must not have less than the row that it replaces; without them the row of a
+        op_column: the column of operations, or None if rows replace those with their key.
+        versions: the columns in which a row must not have less than the row that it replaces; without them the row of a
             later micro-batch stays, and of several in one micro-batch the greatest as text.
         shards: the number of shards; that of the space by default.
         retention: what is kept of the space.
-        checkpoint: the folder where Spark keeps how far the stream was read; empty where that is not known.
+        checkpoint: the folder where Spark keeps how far the stream was read; empty if that is not known.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
@@ -106,7 +106,7 @@ class Target:
         """Return what the options of a write name.
 
         Raises:
-            ObjectSpaceError: an option is missing, not known or no number.
+            ObjectSpaceError: an option is missing, unknown or not a number.
         """
         require_known(options, _OPTIONS)
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
@@ -126,7 +126,7 @@ class Target:
         )
 
     def chain(self) -> Chain:
-        """Open the space, or found it where the number of shards is given, before the tasks write.
+        """Open the space, or found it if the number of shards is given, before the tasks write.
 
         Raises:
             CheckpointError: the location cannot be used, or is the memory of one process.
@@ -134,10 +134,10 @@ class Target:
         return self.found() if self.shards is None else Chain.open_or_create(self._location(), self.shards)
 
     def found(self) -> Chain:
-        """Open the space that the tasks have found: where it was removed since, no other one belongs in its place.
+        """Open the space that the tasks have found: if it was removed since, no other one may replace it.
 
         Raises:
-            CheckpointError: as ``chain``, or there is no space any more.
+            CheckpointError: as ``chain``, or there is no longer a space.
         """
         return Chain.open(self._location())
 
@@ -150,7 +150,7 @@ class Target:
         return SourcePosition(query, batch, offsets_of(files, batch), offsets_before(files, batch))
 
     def query(self) -> str | None:
-        """Return the id of the query; ``None`` where Spark's checkpoint is not known, or cannot be read.
+        """Return the id of the query; ``None`` if Spark's checkpoint is not known, or cannot be read.
 
         Raises:
             CheckpointError: what Spark has noted of the query is damaged.
@@ -181,10 +181,10 @@ class Target:
 
 
 class TableWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a stream into a table; made anew for each, and for its commit once more.
+    """Writes the micro-batches of a stream into a table; one is made for each, and another for its commit.
 
-    It does not look at the space when it is made: of what is raised then in the process of a commit, and again in that
-    of the abort which follows, Spark says nothing.
+    It does not look at the space when it is made: Spark says nothing of what is raised then in the process of a commit,
+    and again in that of the abort which follows.
 
     Args:
         target: the table.
@@ -198,15 +198,15 @@ class TableWriter(DataSourceStreamArrowWriter):
         self._target, self._schema = target, target.schema(rows)
 
     def looked(self) -> Self:
-        """Look at the space, and return this writer, which then goes to the tasks: all of them work by one look.
+        """Look at the space, and return this writer, which then goes to the tasks: all of them share one look.
 
         Raises:
-            PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
+            PipelineChangedError: the space is fed in another way, or the query has fed another of its tables.
             CheckpointError: the location cannot be used.
 
-        Dirties: ``space.json``, where it is absent and the number of shards is given.
+        Dirties: ``space.json``, if it is absent and the number of shards is given.
         """
-        _ = self._planned  # It is kept, and pickled with the writer.
+        _ = self._planned  # It is cached, and pickled with the writer.
         return self
 
     @cached_property
@@ -217,7 +217,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         return Planned(chain.operator_plan(self._target.table), _publisher(chain), committed)
 
     def _require_fed_so(self, chain: Chain, query: str | None) -> None:
-        """Refuse a space that is fed in another way, and a query that has fed another table, where it is known."""
+        """Refuse a space that is fed in another way, and a query, if it is known, that has fed another table."""
         require_kind(chain.newest.lineage if chain.newest else (), chain.location.url, is_built=False)
         if query:
             require_same_operators(chain, query, [self._target.table])
@@ -253,7 +253,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         Raises:
             FencedError: another driver has published this epoch, or the space was replaced since the tasks looked.
             CheckpointError: a shard is missing, or the space, or the micro-batch was committed with other rows.
-            PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
+            PipelineChangedError: the space is fed in another way, or the query has fed another of its tables.
             ObjectSpaceError: the micro-batch comes again, and is not the last one.
         """
         written = [one for one in messages if isinstance(one, Written)]
@@ -263,7 +263,7 @@ class TableWriter(DataSourceStreamArrowWriter):
             self._require_last(chain, written, batchId)
         if not written:
             return
-        # Only a task knows the query where Spark's checkpoint is not known.
+        # If Spark's checkpoint is not known, only a task knows the query.
         self._require_fed_so(chain, written[0].query)
         plan = chain.begin(self._target.position(written[0].query, batchId), [self._target.table])
         if plan is None:
@@ -277,7 +277,7 @@ class TableWriter(DataSourceStreamArrowWriter):
             collect_beside(chain.location, kept.grace_seconds, kept.epochs)
 
     def _require_last(self, chain: Chain, written: Sequence[Written], batch: int) -> None:
-        """Refuse a micro-batch before the last one: only of an older copy of its checkpoint Spark gives one again."""
+        """Refuse a micro-batch before the last one: Spark gives one again only from an older copy of its checkpoint."""
         known = {} if chain.newest is None else chain.newest.committed
         last = max((known.get(one.query, batch) for one in written), default=batch)
         if batch < last:
@@ -289,7 +289,7 @@ class TableWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Leave everything: a file that no manifest names counts for nothing, and is collected later."""
+        """Leave everything as it is: a file that no manifest names counts for nothing, and is collected later."""
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
         return moved_apart(Chunk.from_arrow(batch, self._schema, op_column=self._target.op_column or "\0"))
@@ -311,10 +311,10 @@ def _publisher(chain: Chain) -> str:
 
 
 def _require_built_upon(chain: Chain, written: Sequence[Written]) -> None:
-    """Refuse what tasks wrote that have built upon anything but the newest epoch of a space.
+    """Refuse what tasks wrote if they built on anything but the newest epoch of a space.
 
     Raises:
-        FencedError: one of them has, as where the space was replaced since; nothing was published.
+        FencedError: one of them did, as when the space was replaced since; nothing was published.
     """
     url, next_one, mark = chain.location.url, chain.epoch + 1, _publisher(chain)
     for one in written:
@@ -333,12 +333,12 @@ def _require_built_upon(chain: Chain, written: Sequence[Written]) -> None:
 
 
 def _names(text: str | None) -> tuple[str, ...]:
-    """Return the names in an option, which has commas between them."""
+    """Return the names in an option, which are separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def number_of(options: Mapping[str, str], name: str) -> int | None:
-    """Return a number of at least 1 that an option gives, or None where it is not given.
+    """Return a number of at least 1 that an option gives, or None if it is not given.
 
     Raises:
         ObjectSpaceError: it is something else.
