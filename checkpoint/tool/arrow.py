@@ -1,4 +1,4 @@
-"""What an object holds as Arrow data: a table with the types of its columns, others with those of their values."""
+"""What an object holds as Arrow data: a table with its columns' types, other objects with those of their values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arrow() -> Any:
 def batches(contents: Contents, rows: Iterable[Row]) -> tuple[Any, Iterator[Any]]:
     """Return the schema of an object, and its rows as batches of it.
 
-    Where there is no schema, the first 10,000 rows decide which types the columns have; a value that does not fit is an
+    If there is no schema, the first 10,000 rows decide which types the columns have; a value that does not fit is an
     error.
     """
     pa = arrow()
@@ -47,7 +47,7 @@ def batches(contents: Contents, rows: Iterable[Row]) -> tuple[Any, Iterator[Any]
 
 
 def write_stream(target: BinaryIO, contents: Contents, rows: Iterable[Row]) -> int:
-    """Write rows as an Arrow IPC stream, and return how many these were."""
+    """Write rows as an Arrow IPC stream, and return how many there were."""
     pa, count = arrow(), 0
     schema, found = batches(contents, rows)
     with pa.ipc.new_stream(target, schema) as writer:

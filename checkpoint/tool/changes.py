@@ -134,7 +134,7 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
 
 
 def _parent(source: Source) -> str:
-    """Return what the newest checkpoint is compared with: the one before it, the empty state where that is the first.
+    """Return what the newest checkpoint is compared with: the one before it, or the empty state if it is the first.
 
     Raises:
         CheckpointError: the newest one is not the first, and the only one that can be read.
@@ -163,9 +163,9 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
 
 
 def _began_anew(source: Source, points: tuple[str | None, str | None]) -> bool:
-    """Tell whether a space got another number of shards between two epochs, so that its objects have other ids.
+    """Return whether a space got another number of shards between two epochs, so that its objects have other ids.
 
-    It may have got back the number that it had.
+    It may have got its old number back since.
     """
     epochs = [find_epoch(source.chain, point) for point in points] if source.is_location else [0]
     if not all(epochs):
@@ -203,7 +203,7 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
 
 def _write_patch(changes: Iterator[Change], path: Path) -> int:
     """Write a patch, and return how many changes it has."""
-    count = -2  # Neither the first line is a change, nor the last one.
+    count = -2  # Neither the first line nor the last one is a change.
     with replacing(path) as file:
         for line in lines_of(changes):
             file.write(line + b"\n")
@@ -333,14 +333,14 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
         before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
         changes = list(_of_objects(invert(differences(before, after)), names, after, before))
-        if dry_run:  # The same store still, as what is newest may be another checkpoint by now.
+        if dry_run:  # Still the same store: another checkpoint may be the newest by now.
             _rehearse(store, changes, is_json)
             return
     _apply(source, changes, is_json)
 
 
 def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reader, after: Reader) -> Iterator[Change]:
-    """Return the changes of some objects, of all where none is named.
+    """Return the changes of some objects, or of all if none is named.
 
     Raises:
         CheckpointError: there is no such object; those that may be meant are named.

@@ -28,7 +28,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.source import Source
 
 TROUBLE = 2
-"""The exit status where something went wrong; 1 is for "different" and "not found"."""
+"""The exit status if something went wrong; 1 is for "different" and "not found"."""
 
 MOST = (1 << 63) - 1
 """The greatest number that SQLite takes."""
@@ -40,7 +40,7 @@ _DEBUG = "CHECKPOINT_DEBUG"
 
 
 class NumberRange(click.FloatRange):
-    """A number in a range, and not what is no number at all, which no comparison keeps out."""
+    """A number in a range, but not NaN, which no comparison keeps out."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number that is meant."""
@@ -51,7 +51,7 @@ class NumberRange(click.FloatRange):
 
 
 class Limit(click.IntRange):
-    """How many at most, from 0; more than can be counted is as many as there are."""
+    """How many at most, from 0; more than can be counted means as many as there are."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -62,7 +62,7 @@ class Limit(click.IntRange):
 
 
 class Address(click.Path):
-    """A path or a URL; one that names a path of this machine is that path from here on."""
+    """A path or a URL; a URL that names a path of this machine is that path from here on."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or the URL of another file system."""
@@ -87,7 +87,7 @@ class _Group(click.Group):
             raise error
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of the commands as one meets them."""
+        """Return the names of the commands in the order in which one meets them."""
         return [*filter(self.commands.__contains__, ORDER), *sorted(self.commands.keys() - set(ORDER))]
 
 
@@ -118,7 +118,7 @@ def cli() -> None:
 
 
 def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of objects that a word on the command line may become, for the completion of a shell."""
+    """Return the names of objects that a word on the command line may become, for shell completion."""
     from checkpoint.tool.content import State
 
     path = context.params.get("path")
@@ -158,7 +158,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
             _fail(_worded(_collected_meanwhile(source) or error), error)
         except Exception as error:
-            if local_path(path) is None:  # what clients of object stores raise is of no common kind
+            if local_path(path) is None:  # what clients of object stores raise has no common type
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
             if (damage := _damage_of(path)) is not None:
                 _fail(damage, error)
@@ -175,7 +175,7 @@ def _source(path: str, operator: str | None, shard: int | None) -> Source:
 
 
 def require_folder(target: str) -> None:
-    """Refuse a new file in a folder that there is not, or at a URL, before anything is read.
+    """Refuse a new file in a folder that does not exist, or at a URL, before anything is read.
 
     Raises:
         CheckpointError: the folder does not exist, or the target is a URL.
@@ -188,11 +188,11 @@ def require_folder(target: str) -> None:
 
 
 def require_replaceable(target: str, beginning: bytes) -> None:
-    """Refuse to write over anything but what a command has written there before, or nothing.
+    """Refuse to overwrite anything but an empty file, or what a command has written there before.
 
     Args:
         target: the path to write to.
-        beginning: how all that the command writes begins.
+        beginning: how everything that the command writes begins.
 
     Raises:
         CheckpointError: another file is there.
@@ -206,12 +206,12 @@ def require_replaceable(target: str, beginning: bytes) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears whole or not at all, in the place of one that is there.
+    """Open a file for writing that appears whole or not at all, replacing one that is there.
 
-    What is no file, a pipe or a terminal, is written to as it is.
+    What is not a file, such as a pipe or a terminal, is written to directly.
     """
     if target.exists() and not target.is_file():
-        # Under its own name: what the link of an open pipe leads to, as /dev/stdout does, has no path.
+        # Under its own name: what the link of an open pipe, such as /dev/stdout, leads to has no path.
         with said_of(target, target), target.open("wb") as file:
             yield file
         return
@@ -229,15 +229,15 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def said_of(target: Path, staged: Path) -> Iterator[None]:
-    """Say what fails with a file of the one that it is for; errors of writing name none.
+    """Make errors of writing a staged file name the target that it is for; by themselves they name no file.
 
     Args:
         target: the path that was given.
-        staged: the file that is written in its place.
+        staged: the file that is written instead.
 
     Raises:
-        OSError: it failed, of the target.
-        CheckpointError: SQLite failed, which wrote it.
+        OSError: it failed; the error names the target.
+        CheckpointError: SQLite, which wrote it, failed.
     """
     try:
         yield
@@ -250,7 +250,7 @@ def said_of(target: Path, staged: Path) -> Iterator[None]:
 
 
 def _worded(error: BaseException) -> str:
-    """Return what an error says; one of the operating system without its number, ours with the advice of a command."""
+    """Return what an error says; one of the operating system without its number, ours with a command as advice."""
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror[:1].lower() + error.strerror[1:]
         return what if error.filename is None else f"{error.filename}: {what}"
@@ -266,11 +266,11 @@ _ADVICE = {
     "call repair() on the store": "run `checkpoint repair`",
     "repair(salvage=True)": "`checkpoint repair --salvage`",
 }
-"""What the library advises that only a program can do, and what is said in its place."""
+"""What the library advises that only a program can do, and what is said instead."""
 
 
 def _collected_meanwhile(source: Source | None) -> CheckpointError | None:
-    """Return what says that epochs went which a command was reading: then what it missed is no damage."""
+    """Return the error that says that epochs went while a command read them: what it missed is then no damage."""
     try:
         if source is not None:
             source.require_kept()
@@ -314,7 +314,7 @@ def _flush(status: str | int | None) -> None:
 
 @contextmanager
 def answered(status: str | int | None) -> Iterator[None]:
-    """End with a status where who reads what is printed has enough, and closes the pipe."""
+    """End with a status if the reader of the output has had enough, and closes the pipe."""
     try:
         yield
     except BrokenPipeError:
@@ -322,7 +322,7 @@ def answered(status: str | int | None) -> Iterator[None]:
 
 
 def _give_up_output(status: str | int | None = 0) -> NoReturn:
-    """End quietly: nobody takes more. What is buffered yet must go nowhere, or Python complains when it ends."""
+    """End quietly: nobody reads on. What is still buffered must go nowhere, or Python complains when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
 
@@ -352,9 +352,9 @@ def load() -> None:
 
 
 def _shown(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return what stands for a character that the encoding of the output does not have: an escape, as JSON has them.
+    """Return what stands for a character that the output's encoding lacks: an escape, as in JSON.
 
-    A path need not be text: what of it is none is printed as the byte that it is.
+    A path need not be text: any part that is not is printed as the byte that it is.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -370,7 +370,7 @@ _SHOWN = "checkpoint.shown"
 
 
 _ASCII = "checkpoint_ascii"
-"""Another name of ASCII: click takes a stream that is called by the usual one for a mistake, and writes UTF-8."""
+"""Another name for ASCII: click takes a stream with the usual name for a mistake, and writes UTF-8."""
 
 
 def _ascii(name: str) -> codecs.CodecInfo | None:
@@ -389,7 +389,7 @@ def _ascii(name: str) -> codecs.CodecInfo | None:
 
 
 def _printable() -> None:
-    """Have what the encoding of the output does not have printed as escapes, also where that is ASCII."""
+    """Print what the output's encoding lacks as escapes, even if that encoding is ASCII."""
     codecs.register(_ascii)
     codecs.register_error(_SHOWN, _shown)
     for stream, errors in ((sys.stdout, _SHOWN), (sys.stderr, None)):
@@ -409,5 +409,5 @@ def main() -> None:
     load()
     try:
         cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)
-    except OSError as error:  # Of a command it is told already; this is what comes before one, as the help.
+    except OSError as error:  # For a command it has been reported; this is for what comes before one, such as the help.
         _fail(_worded(error), error)

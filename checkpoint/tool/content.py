@@ -51,8 +51,8 @@ class Entry:
     """One slot as a person reads it.
 
     Args:
-        key: the index, key or name; for a table the number of the row.
-        value: the value, as JSON has it; for a table the row by column names.
+        key: the index, key or name; for a table, the number of the row.
+        value: the value, as JSON; for a table, the row by column names.
         slot: the slot itself.
         is_hidden: whether it is a row below the watermark of its table, which does not exist.
     """
@@ -64,11 +64,11 @@ class Entry:
 
 
 def absence(name: str, known: Collection[str]) -> CheckpointError:
-    """Return the error that says that there is no object of a name, and which may be meant.
+    """Return the error that says that there is no object of a name, and which ones may be meant.
 
     Args:
         name: the name.
-        known: the names that there are: what an operator keeps under its own name is called by the end of one.
+        known: the names that exist: what an operator keeps under its own name may be called by the end of its name.
     """
     ends = tuple(f"/{name}{role}" for role in ("", "/table", "/$output"))
     near = sorted(one for one in known if f"/{one}".endswith(ends)) or get_close_matches(name, sorted(known), 1)
@@ -88,7 +88,7 @@ class State:
         self.index: dict[str, IndexRow] = {row[1]: row for row in reader.index()}
         self._tables: dict[str, dict[str, Any]] | None = None
         self.unlisted: list[str] = []
-        """The dictionaries that are called as partitions of a key-value table and none of its: nobody reads them."""
+        """The dictionaries that are named like partitions of a key-value table but are none: nobody reads them."""
         self._partitions = self._key_value_tables()
 
     def __contains__(self, name: str) -> bool:
@@ -115,7 +115,7 @@ class State:
         return None if record is None else record["schema"]["columns"]
 
     def header(self, name: str) -> list[str]:
-        """Return what the columns are called in which an object is shown."""
+        """Return the names of the columns in which an object is shown."""
         columns = self.columns(name)
         if columns is not None:
             return [column["name"] for column in columns]
@@ -128,24 +128,24 @@ class State:
         return self._partitions.get(self.key_value_table(name) or "", [])
 
     def parts_of(self, name: str) -> list[str]:
-        """Return the names of the objects that a name stands for: of a key-value table all, else the one."""
+        """Return the names of the objects that a name stands for: all of a key-value table, else the one."""
         parts = self.partitions(name)
         return [*parts, *(f"{part}/version" for part in parts)] or [name]
 
     def listed(self) -> dict[str, list[str]]:
-        """Return what a person would list, with the objects that it is made of: a key-value table is one entry."""
+        """Return what a person would list, with the objects that make it up: a key-value table is one entry."""
         hidden = {part for table in self._partitions for part in self.parts_of(table)}
         found = {name: [name] for name in self.index if name not in hidden}
         return found | {table: self.parts_of(table) if parts else [] for table, parts in self._partitions.items()}
 
     def is_table(self, name: str) -> bool:
-        """Tell whether an object is shown as rows with named columns."""
+        """Return whether an object is shown as rows with named columns."""
         return self.columns(name) is not None or self._is_kvt(name)
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Return what the space knows of its relational tables, by name.
 
-        What is noted of one whose name another kind of object has now is left out: an older version kept the note.
+        A note of a table whose name an object of another kind has now is left out: an older version kept it.
 
         Raises:
             CorruptStoreError: it is damaged.
@@ -160,7 +160,7 @@ class State:
         return self._tables
 
     def _may_hold_rows(self, name: str) -> bool:
-        """Tell whether the object of a name can be that of a table: a raw sorted dictionary."""
+        """Return whether the object of a name can be that of a table: a raw sorted dictionary."""
         row = self.index.get(name)
         return row is not None and row[2] == "SortedDictionary" and row[3] != "{}"
 
@@ -171,14 +171,14 @@ class State:
         return "Table" if name in self.tables() else str(self.find(name)[2])
 
     def length(self, name: str) -> int:
-        """Return how many elements an object has, of some kinds how many are stored."""
+        """Return how many elements an object has; for some kinds, how many are stored."""
         if self.key_value_table(name):
             return sum(self.length(part) for part in self.partitions(name))
         object_id, _, kind, _ = self.find(name)
         return self.length_of(object_id, str(kind), name)
 
     def length_of(self, object_id: int, kind: str, name: str) -> int:
-        """Return how many elements an object has, by its id: one that another one owns has no name.
+        """Return how many elements an object has, by its id: an owned object has no name.
 
         Raises:
             CorruptStoreError: its metadata is damaged.
@@ -211,7 +211,7 @@ class State:
         if bounded and self.is_table(name):
             raise CheckpointError(f"{name!r} is a table, of which --where chooses rows: --from and --to do not apply")
         if self.key_value_table(name):
-            # A family lies in one partition; keys without one, which come last, may lie in all of them.
+            # A family lies in one partition; keys without one, which come last, may lie in any.
             return merge(*map(self._items, self.partitions(name)), key=lambda entry: entry.slot)
         kind = str(self.find(name)[2])
         if kind in ("Tensor", "Value") and bounded:
@@ -242,7 +242,7 @@ class State:
         )
 
     def _bound(self, name: str, text: str | None) -> Slot | None:
-        """Return the slot of a bound: of the type that the slots have, since others are all before or after it."""
+        """Return the slot of a bound, of the type that the slots have: all of other types are before or after it."""
         if text is None:
             return None
         object_id, _, _, codec = self.find(name)
@@ -267,11 +267,11 @@ class State:
         yield from (entry for entry in entries if not entry.is_hidden)
 
     def has_watermark(self, name: str) -> bool:
-        """Tell whether an object is a table of which some stored rows may not exist any more."""
+        """Return whether an object is a table some of whose stored rows may no longer exist."""
         return self._hider(name) is not None
 
     def _hider(self, name: str) -> Callable[[Slot, dict[str, Any]], bool] | None:
-        """Return what tells the rows of a table that its watermarks hide; ``None`` where there are none."""
+        """Return what tells the rows of a table that its watermarks hide; ``None`` if it has no watermarks."""
         record, row = self.tables().get(name), self.index.get(WATERMARKS)
         item = None if record is None or row is None else self.reader.item(row[0], name)
         if record is None or item is None:
@@ -284,10 +284,10 @@ class State:
             ) from None
 
     def entry_reader(self, name: str) -> Callable[[int, StoredItem], Entry]:
-        """Return what makes an entry of a stored slot of an object, and of its place in the order of the kind.
+        """Return a function that makes an entry from a stored slot of an object and its place in the order of the kind.
 
         Raises:
-            CorruptStoreError: by what is returned, where a slot is damaged.
+            CorruptStoreError: raised by the function that is returned, if a slot is damaged.
         """
         read = self._reading(name)
 
@@ -322,7 +322,7 @@ class State:
         return _entry
 
     def row_reader(self, name: str) -> Callable[[Slot, Payload], dict[str, Any]] | None:
-        """Return what makes a row, by column names, of a stored slot of a table; ``None`` for any other object."""
+        """Return a function that makes a row, by column names, of a table's stored slot; ``None`` for other objects."""
         if self._is_partition(name):
             _, number, _ = key_values.part_of(name) or ("", 0, False)
             return key_values.row_reader(number, is_raw=is_raw(self.index[name][3]))
@@ -342,7 +342,7 @@ class State:
         return _row
 
     def columns_by_id(self, name: str) -> dict[int, str]:
-        """Return the names of the columns of a table by their ids, which stay; of any other object none."""
+        """Return the names of the columns of a table by their ids, which stay; none for any other object."""
         record = self.tables().get(name)
         return {} if record is None else {column["id"]: column["name"] for column in record["schema"]["columns"]}
 
@@ -365,7 +365,7 @@ class State:
     def key_value_table(self, name: str) -> str | None:
         """Return the name of a key-value table; ``None`` for any other object.
 
-        The prefix may be left out, and the operator of a pipeline too where just one has a table of this name.
+        The prefix may be left out, and the operator of a pipeline too if only one has a table of this name.
         """
         if name in self.index or name in self._partitions:
             return None if name in self.index else name
@@ -390,7 +390,7 @@ class State:
         return found
 
     def _is_partition(self, name: str) -> bool:
-        """Tell whether this is a dictionary of a key-value table; an object of another one may be called alike."""
+        """Return whether this is a dictionary of a key-value table; an object of another one may have such a name."""
         part = key_values.part_of(name)
         is_there = part is not None and not part[2] and f"{name}/version" in self.index
         return is_there and self.index[name][2] == "SortedDictionary"
@@ -399,7 +399,7 @@ class State:
         return self.key_value_table(name) is not None or self._is_partition(name)
 
     def _contents(self, object_id: int, kind: str) -> Any:
-        """Return what an object that another one owns holds, as a value of JSON."""
+        """Return what an owned object holds, as a value of JSON."""
         items = self.reader.items_by_rank(object_id) if kind in RANKED else self.reader.items(object_id)
         pairs = [key_and_value(item.slot, item.value) for item in items]
         if kind in SEQUENCES:

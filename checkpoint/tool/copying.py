@@ -32,7 +32,7 @@ class Copied:
         epochs: how many epochs can be read in the copy.
         files: how many run files it has.
         bytes: their bytes.
-        objects: how many objects it holds, over all shards; 0 where they were not counted.
+        objects: how many objects it holds, over all shards; 0 if they were not counted.
     """
 
     epochs: int
@@ -45,16 +45,16 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     """Copy a space up to an epoch, with the epochs before it that can still be read.
 
     It has another incarnation, so that caches of the one are not taken for the other. What was committed stays noted: a
-    pipeline goes on from a copy of its own checkpoint. In the place of an image that is missing or damaged the copy has
-    the runs that it takes the place of, as long as these are there.
+    pipeline continues from a copy of its own checkpoint. Instead of an image that is missing or damaged, the copy has
+    the runs that the image replaces, as long as these are there.
 
     Args:
         chain: the space.
         target: the new location.
         epoch: its newest epoch.
-        names: the objects to keep, all where none is named: one more epoch deletes the others, and no pipeline goes on
+        names: the objects to keep, all if none is named: one more epoch deletes the others, and no pipeline continues
             from it.
-        show: is told how many files were copied.
+        show: called with how many files were copied.
 
     Raises:
         CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
@@ -87,7 +87,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
 
 
 def _instead(chain: Chain, epoch: int) -> dict[str, Lineage]:
-    """Return what to read in the place of images up to an epoch that are missing or damaged, by their files."""
+    """Return what to read instead of images up to an epoch that are missing or damaged, by their files."""
     instead: dict[str, Lineage] = {}
     for image, runs in images_with_runs(chain, epoch):
         data = chain.location.read(image.file)
@@ -97,7 +97,7 @@ def _instead(chain: Chain, epoch: int) -> dict[str, Lineage]:
 
 
 def _reading(manifest: Manifest, instead: Mapping[str, Lineage]) -> Manifest:
-    """Return a manifest whose lineages begin with other runs in the place of some images."""
+    """Return a manifest whose lineages begin with other runs instead of some images."""
     changed = replace(manifest, images=_replaced(manifest.images, instead))
     return replace(changed, format=changed.own_format)
 
@@ -107,7 +107,7 @@ def _replaced(runs: Lineage, instead: Mapping[str, Lineage]) -> Lineage:
 
 
 def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str, int], Run]:
-    """Return the runs that leave just some objects in the shards of a space, where there are others.
+    """Return the runs that leave only some objects in the shards of a space, if there are others.
 
     Raises:
         CheckpointError: no shard has one of the objects.
@@ -146,9 +146,9 @@ def restore_space(
         target: the new location.
         epoch: the epoch, which the copy keeps as its number.
         shards: the shards to write; the others are empty.
-        names: the objects to write; all where none is named. No pipeline goes on where any are left out.
-        show: is told how many shards were written.
-        may_be_empty: whether to write a space also of shards that hold nothing yet.
+        names: the objects to write; all if none is named. No pipeline continues from it if any are left out.
+        show: called with how many shards were written.
+        may_be_empty: whether to write a space even from shards that hold nothing yet.
 
     Raises:
         CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
@@ -221,7 +221,7 @@ class _Noting(Rehearsal):
         return False
 
     def remove_made(self) -> None:
-        """Remove the files. Where what founds the space may be left, all stay: it is whole then."""
+        """Remove the files. If the file that founds the space may be left, all stay: it is whole then."""
         with suppress(CheckpointError):
             mine = [name for name, data in self._made.items() if data is None or self.read(name) == data]
             if SPACE_FILE in mine:
@@ -233,10 +233,10 @@ class _Noting(Rehearsal):
 
 @contextmanager
 def _founded(target: str, source: Location) -> Iterator[Location]:
-    """Give the location of a new space; where that fails, none of its files is left behind.
+    """Yield the location of a new space; if that fails, none of its files is left behind.
 
     Raises:
-        CheckpointError: something is there already, be it half a copy, or it lies inside of the space that is copied.
+        CheckpointError: something is there already, even half a copy, or it lies inside the space that is copied.
     """
     location = _Noting(location_at(target))
     if _is_inside(location, source):
@@ -264,7 +264,7 @@ def _is_inside(location: Location, outer: Location) -> bool:
 
 
 def _found(location: Location, space: SpaceFile) -> None:
-    """Write the file that makes a space of what lies at a location: the last one, so that it is there whole or not."""
+    """Write the file that makes a space of what lies at a location, as the last one: so it is whole or not there."""
     if not space.found_at(location):
         raise CheckpointError(f"{location.url}: another space was founded here meanwhile: name another location")
 

@@ -1,4 +1,4 @@
-"""A change in words: the object by its name or its owner's, the slot by its key, a row of a table by its columns."""
+"""A change in words: the object by its name or its owner's, the slot by its key, a table's row by its columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sign_of(change: Change) -> str:
 
 
 def lists_tables(change: Change) -> bool:
-    """Tell whether a change is of a dictionary that lists tables: their schemas, watermarks, or key-value tables."""
+    """Return whether a change is of a dictionary that lists tables: their schemas, watermarks, or key-value tables."""
     name, kind = change.name, change.kind
     is_of_key_values = kind == "SortedDictionary" and name is not None and key_values.is_catalogue(name)
     return name in (TABLES, WATERMARKS) or is_of_key_values
@@ -54,7 +54,7 @@ def table_listed(change: Change) -> str | None:
 
 
 class Describer:
-    """Says what changes between two states mean, by what the objects are called in these.
+    """Says what changes between two states mean, by what the objects are called in them.
 
     Args:
         before: the state before.
@@ -136,7 +136,7 @@ class Describer:
         return part[0] if part is not None and any(part[0] in state for state in self._states) else None
 
     def _of_partition(self, change: Change, table: str, partition: int, is_counter: bool) -> Described:
-        """Return what changed of a partition beside its entries: that it came, its length, the last version."""
+        """Return what changed of a partition besides its entries: that it came, its length, the last version."""
         _, old, new = self._values(change)
         if change.table is Table.INDEX:
             what = " counter" if is_counter else ""
@@ -148,7 +148,7 @@ class Describer:
         return _with_fields(where.value, table, "KeyValueTable", key, old, new, line)
 
     def _as_rows(self, change: Change) -> tuple[Row, Row | None, Row | None] | None:
-        """Return the primary key, the row before and the row after; None where this is no row of a table."""
+        """Return the primary key, the row before and the row after; None if this is not a row of a table."""
         if change.table is not Table.ITEM or change.name is None or change.slot is None:
             return None
         names = self._names(change)
@@ -169,7 +169,7 @@ class Describer:
         return {column: row.get(column) for column in state.primary_key(name)}, old, new
 
     def _renamed_columns(self, names: tuple[str | None, str | None]) -> dict[str, str]:
-        """Return what columns of a table are called after, by what they were called before where that is another name.
+        """Return the new names of renamed columns of a table, by their old ones.
 
         Args:
             names: the names of the table before and after.
@@ -204,8 +204,8 @@ class Describer:
         return next((key for key in (old_key, new_key) if key != plain), plain), old, new
 
     def _codec(self, change: Change) -> str | None:
-        """Return how the object is stored; one that another one owns is a plain one."""
-        # Changes that are not made yet are in no state; and it may have another name there.
+        """Return how the object is stored; an owned object is a plain one."""
+        # Changes that are not made yet are in no state, and the object may have another name there.
         return self._codecs.get(change.object, self._created.get(change.object))
 
     @cached_property
@@ -219,7 +219,7 @@ class Describer:
 
     @cached_property
     def _owners(self) -> dict[int, tuple[str, Any, str | None]]:
-        """The owner, key and kind of each object that is owned. Made when the first change of one is described."""
+        """The owner, key and kind of each owned object. Made when the first change of one is described."""
         found: dict[int, tuple[str, Any, str | None]] = {}
         for state in self._states:
             for name, row in state.index.items():
@@ -258,7 +258,7 @@ def _line(change: Change, key: Any, old: Any, new: Any) -> str:
 
 
 def _counted(length: Any) -> Any:
-    """Return in words how long a container is that also keeps the rank of its next slot, where that is another one."""
+    """Return in words the length of a container that also keeps the rank of its next slot, if the two differ."""
     return f"{length[0]} (the next slot has rank {length[1]})" if isinstance(length, list) else length
 
 
@@ -269,7 +269,7 @@ def _shown(change: Change, old: Any, new: Any) -> str:
 
 
 def _row_line(key: Row, old: Row | None, new: Row | None, renamed: Mapping[str, str]) -> str:
-    """Return a row by its columns; of a row that changed its key, and the columns that changed."""
+    """Return a row by its columns; for a row that changed, its key and the columns that changed."""
     if old is None or new is None:
         return _columns(new or old or {})
     changed = [
@@ -281,7 +281,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None, renamed: Mapping[str, 
 
 
 def _column_pairs(old: Row, new: Row, renamed: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each column of two rows with its values in both; one that was renamed once, by both names."""
+    """Yield each column of two rows with its values in both; a renamed one once, by both names."""
     come = dict(new)
     for column, value in old.items():
         name = renamed.get(column, column)

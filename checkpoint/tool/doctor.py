@@ -1,4 +1,4 @@
-"""``doctor``: what is worth knowing of a store or a space, and of this machine."""
+"""``doctor``: what is worth knowing about a store or a space, and about this machine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FIXED = (3, 51, 3)
 """The first SQLite in which two connections that write and checkpoint at once cannot damage a log."""
 
 _MANY_RUNS = 192
-"""A store leaves up to 128 large runs as they are that replace nothing, and some dozens of others."""
+"""A store leaves up to 128 large runs that replace nothing as they are, and some dozens of others."""
 
 _FRAME_BYTES = 24
-"""What a log has of each page beside the page itself."""
+"""What a log holds of each page besides the page itself."""
 
 _LONG_LINEAGE, _OLD_SECONDS = 1024, 86_400
 
@@ -116,7 +116,7 @@ def _pragmas(store: CheckpointStore) -> Facts:
 
 
 def _astray(part: str) -> str:
-    """Say that nobody reads an object, as changes of a fork leave one where its table was created anew here."""
+    """Say that nobody reads an object: changes of a fork leave such a one if its table was created again here."""
     return (
         f"{part} holds keys of another table than {key_values.whole(part)} of today, which does not read them: look at"
         f" them with `checkpoint show`, then delete() it and {part}/version from the space"
@@ -124,17 +124,17 @@ def _astray(part: str) -> str:
 
 
 def _journal(path: Path) -> str:
-    """Return the journal mode of a file; SQLite tells another one of a file that it cannot write."""
+    """Return the journal mode of a file; SQLite reports another one for a file that it cannot write."""
     with path.open("rb") as file:
         return "wal" if file.read(20)[18:] == b"\2\2" else "rollback"
 
 
 def _most_log_bytes(file_bytes: int, page_bytes: int) -> int:
-    """Return how long a log may be that no snapshot holds back.
+    """Return how long a log may become that no snapshot holds back.
 
-    A store copies it when it is longer than LOG_BYTES; by then one commit more may have changed every page of the file.
-    A read at that moment puts it off until as much has come again. The log keeps a length of LOG_BYTES when it begins
-    anew, so that it may well be longer than a small file.
+    A store copies it when it is longer than LOG_BYTES; by then one more commit may have changed every page of the file.
+    A read at that moment puts the copy off until as much has come again. The log keeps a length of LOG_BYTES when it
+    starts over, so it may well be longer than a small file.
     """
     return 2 * LOG_BYTES + file_bytes // page_bytes * (page_bytes + _FRAME_BYTES)
 
@@ -164,7 +164,7 @@ def _writer(path: Path) -> str:
 
 
 def _leftovers(path: Path, advice: list[str]) -> list[str]:
-    """Return the temporary files that copies which were cut off have left beside a store."""
+    """Return the temporary files that interrupted copies have left beside a store."""
     found = [
         str(one)
         for end in BESIDE
@@ -177,7 +177,7 @@ def _leftovers(path: Path, advice: list[str]) -> list[str]:
 
 
 def _is_gone(location: Location, name: str) -> bool:
-    """Tell whether a file that was not listed is not there: one of a newer epoch has come since."""
+    """Return whether a file that was not listed is not there: one of a newer epoch has come since."""
     return location.modified(name) is None
 
 
@@ -220,7 +220,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
         )
     if facts["longest lineage"] > _LONG_LINEAGE:
         advice.append("a lineage is long, so that a fresh machine reads many files: let the pipeline write full runs")
-    # A younger one may be that of a write that is under way.
+    # A younger one may belong to a write under way.
     times = filter(None, map(chain.location.modified, leftovers))
     if any(time.time() - modified > _OLD_SECONDS for modified in times):
         advice.append(f"there are temporary files of writes that were cut off: run `checkpoint gc {source.path}`")

@@ -138,7 +138,7 @@ def _write_sqlite(path: Path, contents: Contents, rows: Iterable[Row]) -> int:
             "SQLite keeps the names that begin with sqlite_ for itself, and takes no table"
             f" {contents.name!r}: export to one of {others}"
         )
-    # By hand: sqlite-utils brings in pandas where it is installed, and makes no table of no rows.
+    # By hand: sqlite-utils imports pandas if it is installed, and makes no table from no rows.
     columns = ", ".join(map(_quoted, contents.header))
     placeholders = ", ".join("?" * len(contents.header))
     with closing(sqlite3.connect(path)) as database, database:

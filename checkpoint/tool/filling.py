@@ -18,10 +18,10 @@ _SAMPLE = 1000
 
 
 def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key: str | None) -> Any:
-    """Make an object of rows, and return the receipt of the checkpoint.
+    """Make an object from rows, and return the receipt of the checkpoint.
 
     Args:
-        path: the store, created where it does not exist.
+        path: the store, created if it does not exist.
         name: the new object.
         rows: what it holds.
         key: the column of the keys of a dictionary.
@@ -30,7 +30,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
     Raises:
         CheckpointError: there is such an object, or a row does not fit; nothing is written then.
     """
-    # The layer above: this is the one command that writes objects, and it is loaded for it alone.
+    # The layer above: only this command writes objects, so it is loaded for it alone.
     space_module = importlib.import_module("objectspace")
     if name.startswith("$"):
         raise CheckpointError(f"{name!r}: names that begin with a dollar are those of the library: choose another name")
@@ -57,7 +57,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
 
 
 def _restored_row(row: Any) -> Any:
-    """Return a row with the values that JSON does not have as what they are; a column may be called as a mark is."""
+    """Return a row with the values that JSON does not have as what they are; a column may have the name of a mark."""
     try:
         return {column: _restored(cell) for column, cell in row.items()} if isinstance(row, dict) else _restored(row)
     except RecursionError:
@@ -65,7 +65,7 @@ def _restored_row(row: Any) -> Any:
 
 
 def _restored(value: Any) -> Any:
-    """Return a value with all in it that JSON does not have, such as ``{"$date": ...}``, as what it is."""
+    """Return a value in which everything that JSON does not have, such as ``{"$date": ...}``, is what it is."""
     if not isinstance(value, (dict, list)):
         return value
     codec = importlib.import_module("objectspace.codec")
@@ -83,7 +83,7 @@ def _restored(value: Any) -> Any:
 
 
 _NOT_OURS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
-"""What the codec raises of a mark that is none: a file from elsewhere may mean something else by a dollar."""
+"""What the codec raises for a mark that is none: a file from elsewhere may mean something else by a dollar."""
 
 
 def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
@@ -119,7 +119,7 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
         relational.Column(column, kind, nullable=column not in required)
         for column, kind in zip(names, kinds, strict=True)
     ]
-    # Strict: it refuses a second row of a key.
+    # Strict: it refuses a second row with the same key.
     table = relational.StateTable(space, name, relational.TableSchema(columns, keys), "strict")
     for number, row in enumerate(chain(sample, rows), start=1):
         if not isinstance(row, dict):
@@ -153,7 +153,7 @@ def _type_of(values: list[Any]) -> str:
     if kinds == {list}:
         elements = [item for value in present for item in value]
         element = _type_of(elements)
-        # What is no list of one type is kept as text: text is the type of a column for all else, but not of an element.
+        # What is not a list of one type is kept as text: a column of anything else is text, but an element is not.
         is_alike = not element.startswith("list") and (element != "string" or all(map(_is_text, elements)))
         return f"list<{element}>" if is_alike else "string"
     return "string"
@@ -164,7 +164,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _fitting(value: Any, kind: str) -> Any:
-    """Return a cell as its column takes it: text for what is no text, where the values of a column are mixed."""
+    """Return a cell as its column takes it: in a column of mixed values, what is not text becomes text."""
     if kind == "string" and not _is_text(value):
         return importlib.import_module("objectspace.codec").encode(value)
     return value

@@ -33,18 +33,18 @@ _CONDITION = re.compile(r"(.+?)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 
 
 def condition(text: str, columns: Sequence[str], kinds: Mapping[str, str] | None = None) -> Callable[[Row], bool]:
-    """Return what tells whether a row fulfils ``COLUMN=VALUE``; the other signs are ``!= < <= > >=``.
+    """Return a function that tells whether a row fulfils ``COLUMN=VALUE``; the other signs are ``!= < <= > >=``.
 
-    Numbers, dates, times and bytes are compared as what they are, NaN as the greatest number, and all else as text;
-    ``NULL`` stands for no value, which no other value is like.
+    Numbers, dates, times and bytes are compared as what they are, NaN as the greatest number, and everything else as
+    text; ``NULL`` stands for no value, which equals no other value.
 
     Args:
         text: the condition.
-        columns: the columns that there are.
-        kinds: the types of those that have one; without it a cell is compared as what it looks like.
+        columns: the columns that exist.
+        kinds: the types of those that have one; without a type a cell is compared as what it looks like.
 
     Raises:
-        CheckpointError: it is no condition, names no column, or its value is none of the type of the column.
+        CheckpointError: it is not a condition, names no column, or its value is not of the column's type.
 
     >>> condition("delay>=9.5", ["delay"])({"delay": 10})
     True
@@ -74,7 +74,7 @@ def condition(text: str, columns: Sequence[str], kinds: Mapping[str, str] | None
 
 
 def _holds(cell: Any, sign: str, value: str) -> bool:
-    """Tell whether a cell of no known type fulfils a condition."""
+    """Return whether a cell of unknown type fulfils a condition."""
     if cell is None:
         return False
     left: Any

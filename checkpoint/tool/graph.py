@@ -50,7 +50,7 @@ def of_store(store: CheckpointStore, others: Sequence[str], limit: int) -> Itera
         limit: how many checkpoints to draw at most; 0 for all.
 
     Raises:
-        CheckpointError: one of the others is no store.
+        CheckpointError: one of the others is not a store.
     """
     lines = [_line_of(store, Path(store.path).name)]
     for path in others:
@@ -60,7 +60,7 @@ def of_store(store: CheckpointStore, others: Sequence[str], limit: int) -> Itera
             lines.append(_line_of(other, path))
     origin = lines[0].origin
     if origin and not others and Path(str(origin["path"])).is_file():
-        # What it was made of may have been replaced by anything since.
+        # What it was made from may have been replaced by anything since.
         with suppress(CheckpointError), CheckpointStore(str(origin["path"]), read_only=True) as other:
             lines.append(_line_of(other, str(origin["path"])))
     yield from _drawn(lines, limit)
@@ -72,7 +72,7 @@ def _line_of(store: CheckpointStore, title: str) -> _Line:
 
 
 def _setting(store: CheckpointStore, key: str, kind: type) -> Any:
-    """Return a setting that is JSON; None where it is not what it should be, since it only informs."""
+    """Return a setting that is JSON; None if it is not what it should be, since it only informs."""
     try:
         found = orjson.loads(store.setting(key) or "null")
     except (orjson.JSONDecodeError, TypeError):
@@ -104,7 +104,7 @@ def _drawn(lines: list[_Line], limit: int) -> Iterator[str]:
 
 
 def _joint(lines: list[_Line], place: int) -> tuple[int, int]:
-    """Return with which line before it a line shares checkpoints, and the newest that they share; (0, 0) for none."""
+    """Return which line before it a line shares checkpoints with, and the newest that they share; (0, 0) for none."""
     found = (0, 0)
     for other in range(place):
         shared = lines[place].records.keys() & lines[other].records.keys()
@@ -172,7 +172,7 @@ def _origin(lines: list[_Line]) -> Iterator[str]:
 
 
 def _near(path: object) -> str:
-    """Return a path as one would type it: relative where it lies below the current folder."""
+    """Return a path as one would type it: relative if it lies below the current folder."""
     relative = os.path.relpath(str(path))
     return str(path) if relative.startswith("..") else relative
 

@@ -1,4 +1,4 @@
-"""Which stored rows of a relational table do not exist: those below its watermark, as its code has it."""
+"""Which stored rows of a relational table do not exist: those below its watermark, by the same rule as its code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkpoint.run import Slot
 from checkpoint.tool.raw import INTEGER_BITS, is_integer, number_in
 
 _VNODE_BYTES = 2
-"""The bytes of the vnode with which the keys of a distributed table begin."""
+"""The bytes of the vnode that the keys of a distributed table begin with."""
 
 _VALUES: dict[str, Callable[[Any], Any]] = {
     "float32": lambda cell: unpack("<f", pack("<f", float(cell)))[0],
@@ -26,14 +26,14 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "timestamp": datetime.fromisoformat,
     "timestamptz": datetime.fromisoformat,
 }
-"""What is compared of a cell, by the type of its column; of all others it is the cell. NaN is below nothing."""
+"""What is compared of a cell, by the type of its column; for all others, the cell itself. NaN is below nothing."""
 
 _EXACT = _VALUES | dict.fromkeys((*INTEGER_BITS, "float32", "float64"), number_in)
-"""What is compared of two watermarks: their columns may have been of different types of numbers."""
+"""What is compared of two watermarks: their columns may have had different types of numbers."""
 
 
 def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, dict[str, Any]], bool] | None:
-    """Return what tells whether a row is hidden, of its slot and cells; ``None`` where the table has no watermark.
+    """Return a function of a row's slot and cells that tells if it is hidden; ``None`` if the table has no watermark.
 
     Args:
         schema: the schema of the table, as it is stored.
@@ -63,7 +63,7 @@ def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, 
 
 
 def falls_back(schema: dict[str, Any], old: list[Any], new: list[Any]) -> bool:
-    """Tell whether watermarks would be lower than others for any vnode.
+    """Return whether watermarks would be lower than others for any vnode.
 
     >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int64"}]}
     >>> [falls_back(schema, [["3", 5]], new) for new in ([["1", 5], ["2", 7]], [["2", 7]], [["3", 4]])]
@@ -80,7 +80,7 @@ def falls_back(schema: dict[str, Any], old: list[Any], new: list[Any]) -> bool:
 
 
 def misfit(schema: dict[str, Any], watermarks: list[Any]) -> str:
-    """Return which watermark its column does not hold, and what the column is; empty where it holds all.
+    """Return which watermark its column does not hold, and what the column is; empty if it holds all.
 
     >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int16"}]}
     >>> misfit(schema, [["1", 5]]), misfit(schema, [["1", 5], ["2", "7"]])
@@ -108,7 +108,7 @@ def _type_of(schema: dict[str, Any]) -> str:
 
 
 def _value_of(schema: dict[str, Any], values: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """Return what gives of a cell of the watermark column what is compared."""
+    """Return a function that gives what is compared of a cell of the watermark column."""
     return values.get(_type_of(schema).partition("(")[0], lambda cell: cell)
 
 

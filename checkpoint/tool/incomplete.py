@@ -1,6 +1,6 @@
-"""Changes of which some are missing, as of a patch that was cut: nobody could read the objects that they would leave.
+"""Incomplete changes, as of a patch that was cut: nobody could read the objects that they would leave.
 
-A patch says since its second format how many lines it has; one that was written before, or edited, does not.
+Since its second format a patch says how many lines it has; one that was written before, or edited, does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checkpoint.reader import Reader
 from checkpoint.run import IndexRow, Payload, Run, Slot, is_owner, owned_ids
 
 _Row = tuple[Payload | None, int | None]
-"""What a slot holds after the changes, ``None`` where it is gone, and its rank."""
+"""What a slot holds after the changes, ``None`` if it is gone, and its rank."""
 
 _Rows = dict[int, dict[Slot, _Row]]
 """The slots of objects that change."""
@@ -34,7 +34,7 @@ class _Subject(NamedTuple):
 
 
 def require_complete(before: Reader, after: Reader, run: Run) -> None:
-    """Refuse changes after which an object would not have the slots that its metadata says, unless it is so already.
+    """Refuse changes after which an object would lack the slots that its metadata says, unless that is so already.
 
     Args:
         before: the state before the changes.
@@ -42,9 +42,9 @@ def require_complete(before: Reader, after: Reader, run: Run) -> None:
         run: the run that makes them.
 
     Raises:
-        CheckpointError: one would not.
+        CheckpointError: there is such an object.
 
-    Time: O(changes · live runs · log n); where owned objects change, also O(slots of the objects that own others).
+    Time: O(changes · live runs · log n); if owned objects change, also O(slots of the objects that own others).
     """
     rows: _Rows = {own: {} for own in (*(row[0] for row in run.index), *(row[0] for row in run.metadata))}
     for object_id, slot, value, rank in run.items:
@@ -83,7 +83,7 @@ def _member(own: int, owner: IndexRow, slot: Slot, value: Payload | None, *, is_
 
 
 def _agrees(before: Reader, after: Reader, object_id: int, kind: str | None, rows: dict[Slot, _Row]) -> bool:
-    """Tell whether the metadata of an object changes as its slots do, as far as the changes alone can tell."""
+    """Return whether the metadata of an object changes as its slots do, as far as the changes alone can tell."""
     stored = before.items_at(object_id, list(rows))
     old, new = {row[0] for row in stored}, {slot for slot, (value, _) in rows.items() if value is not None}
     try:
@@ -103,12 +103,12 @@ def _agrees(before: Reader, after: Reader, object_id: int, kind: str | None, row
 
 
 def _is_next(was: int, now: int, left: set[int | None], taken: list[int]) -> bool:
-    """Tell whether the next rank is above every other one, as it was: one that falls passes but ranks that are left."""
+    """Return whether the next rank is still above all others: one that falls passes only ranks that are left."""
     return max(taken, default=-1) < now and (was - now <= len(left) and left.issuperset(range(now, was)))
 
 
 def _extent(kind: str | None, metadata: dict[str, str]) -> Any:
-    """Return how many slots the metadata of an object says, and the next rank; of those that are in a row, these."""
+    """Return how many slots the metadata of an object says, and the next rank; for slots in a row, their range."""
     found = {key: orjson.loads(text) for key, text in metadata.items()}
     if kind == "Queue":
         return range(found["head"], found["tail"])

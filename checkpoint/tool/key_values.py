@@ -1,8 +1,8 @@
 """Key-value tables as they lie in a store: what their objects are called, and the entry that a stored slot is.
 
 A table is a sorted dictionary and a counter of versions for each partition that was ever written, and an entry in a
-catalogue. The slots begin with the length of the family, so that a family is one range of them. Of the tables of an
-operator in a pipeline all names begin with that of the operator: ``mine/kvt/shop/stock``.
+catalogue. The slots begin with the length of the family, so a family is one range of them. The names of all tables of
+an operator in a pipeline begin with that of the operator: ``mine/kvt/shop/stock``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_FAMILY = 8190
 
 
 def part_of(name: str | None) -> tuple[str, int, bool] | None:
-    """Return the table, the partition, and whether it is the counter, of the name of an object; None for any other.
+    """Return the table, the partition, and whether it is the counter, from the name of an object; None for any other.
 
     >>> part_of("kvt/shop/stock/3/version"), part_of("stock")
     (('kvt/shop/stock', 3, True), None)
@@ -53,12 +53,12 @@ def whole(name: str) -> str:
 
 
 def is_catalogue(name: str) -> bool:
-    """Tell whether an object is called as a catalogue of tables."""
+    """Return whether an object has the name of a catalogue of tables."""
     return f"/{name}".endswith(f"/{CATALOGUE}")
 
 
 def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
-    """Return the tables that the slots of a catalogue name; a dictionary of a user that is called alike may hold more.
+    """Return the tables that the slots of a catalogue name; a user's dictionary of such a name may hold more.
 
     >>> tables_in("mine/kvt/catalogue", ["shop", "shop/stock", "/", "a/b/c"])
     ['mine/kvt/shop/stock']
@@ -68,7 +68,7 @@ def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
 
 
 def numbers_in(entry: Any) -> range | None:
-    """Return the numbers of the partitions of a table by its entry in a catalogue, ``None`` where it tells none.
+    """Return the numbers of the partitions of a table from its entry in a catalogue, ``None`` if it says none.
 
     >>> numbers_in({"first": 4, "partitions": 2, "sealed": False}), numbers_in({})
     (range(4, 6), None)
@@ -100,7 +100,7 @@ def split(table: str) -> tuple[str, str]:
 
 
 def row_reader(partition: int, *, is_raw: bool) -> Callable[[Slot, Payload], dict[str, Any]]:
-    """Return what makes an entry, by column names, of a stored slot.
+    """Return a function that makes an entry, by column names, of a stored slot.
 
     Args:
         partition: the first part of the versions.

@@ -25,11 +25,11 @@ class Listed:
         name: its name.
         kind: its kind; ``Table`` for a relational table.
         codec: how it is stored, beyond its kind.
-        operator: of a space, the operator whose it is.
+        operator: of a space, the operator that it belongs to.
         length: how many elements it has.
-        bytes: how large it is, what it owns included.
+        bytes: how large it is, including what it owns.
         dirty: how many slots of it the last checkpoint wrote.
-        shards: in how many shards it is.
+        shards: how many shards it is in.
         owned: the largest objects that it owns.
         more: how many others it owns.
     """
@@ -95,7 +95,7 @@ def list_of(part: OpenStore, children: int = 0, epoch: int | None = None) -> Ite
 
     Args:
         part: the store.
-        children: how many of the objects that one owns to list.
+        children: how many of the objects that each one owns to list.
         epoch: of a shard, the epoch that is listed, in which it need not have written anything.
     """
     state = State(part.readers[0])
@@ -117,7 +117,7 @@ def _codec(state: State, name: str) -> str:
 
 
 def merge_listed(found: list[Listed], more: Iterator[Listed], children: int = 0) -> None:
-    """Add what another shard holds to what is listed already, with so many of the objects that one owns."""
+    """Add what another shard holds to what is listed already, with so many of the objects that each one owns."""
     known = {(one.operator, one.name, one.kind): one for one in found}
     for one in more:
         whole = known.get((one.operator, one.name, one.kind))
@@ -179,7 +179,7 @@ def require_one_operator(source: Source, name: str, *points: str | None) -> int 
     """Refuse an object that several operators have, before anything of it is shown.
 
     Returns:
-        How many elements it has in all shards, where all had to be looked at; else None.
+        How many elements it has in all shards, if all had to be looked at; else None.
 
     Raises:
         CheckpointError: several operators of a space have it.

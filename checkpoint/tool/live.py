@@ -19,7 +19,7 @@ from checkpoint.tool.key_values import whole
 from checkpoint.tool.source import Source, query
 
 _RECENT = 60
-"""How many of the newest checkpoints the rates are of."""
+"""How many of the newest checkpoints the rates are taken over."""
 
 _SHARD = "Shard"
 
@@ -176,7 +176,7 @@ def _span(steps: list[_Step]) -> tuple[float, int]:
 
 
 def _grows(look: _Look, seen: dict[str, list[int]], name: str) -> bool:
-    """Tell whether the length of an object never shrank over at least five looks, and grew."""
+    """Return whether the length of an object never shrank over at least five looks, and grew."""
     lengths = seen[name]
     if look.kinds[name] == _SHARD:
         return False

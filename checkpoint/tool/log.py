@@ -74,7 +74,7 @@ def _log_store(store: CheckpointStore, limit: int, objects: bool, is_json: bool)
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """Return whole numbers in order as text, those that follow each other as a span.
+    """Return whole numbers in order as text, consecutive ones as a span.
 
     >>> _spans([1, 4, 5, 6])
     '1, 4 to 6'
@@ -124,7 +124,7 @@ def fields_of(record: CheckpointRecord) -> dict[str, Any]:
 
 
 def _written(store: CheckpointStore, shown: Sequence[CheckpointRecord]) -> dict[int, dict[str, int]]:
-    """Return how many slots each checkpoint wrote, by object, where its rows are still there."""
+    """Return how many slots each checkpoint wrote, by object, if its rows are still there."""
     found: dict[int, Counter[str]] = {record.number: Counter() for record in shown}
     if not found:
         return {}

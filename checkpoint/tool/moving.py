@@ -104,7 +104,7 @@ def _restore_from(
 ) -> int:
     """Write the state at an epoch into a new store, which appears whole or not at all; return how many objects it has.
 
-    What the state does not hold any more, or shall not hold, is in no file that bears the name of the new store.
+    What the state no longer holds, or is not to hold, is in no file that bears the name of the new store.
     """
     objects = 0
 
@@ -117,13 +117,13 @@ def _restore_from(
 
 
 def _reduce(staged: Path, target: str, names: tuple[str, ...], show: printing.Show | None) -> int:
-    """Leave just some objects in a copy that has not its own name yet, and return how many objects these are.
+    """Leave only some objects in a copy that does not have its own name yet, and return how many there are.
 
     Args:
         staged: where it lies.
-        target: the name that it shall have.
-        names: the objects, all where none is named.
-        show: is told how far the history is merged; None to keep it.
+        target: the name that it is to have.
+        names: the objects, all if none is named.
+        show: called with how far the history is merged; None to keep it.
     """
     try:
         with CheckpointStore(staged) as new:

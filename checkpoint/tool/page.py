@@ -1,4 +1,4 @@
-"""The page of ``report``: charts as inline SVG and HTML, in one file that needs nothing beside it."""
+"""The page of ``report``: charts as inline SVG and HTML, in one file that needs no others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _totals(facts: Facts) -> str:
 
 
 def _bars(steps: Sequence[Step], unit: str) -> str:
-    """Return a chart with a bar for each checkpoint, or for the mean of some where there are many."""
+    """Return a chart with a bar for each checkpoint, or for the mean of some if there are many."""
     if not steps:
         return "<p>No checkpoint yet.</p>"
     share = -(-len(steps) // _BARS)
@@ -90,7 +90,7 @@ def _when(step: Step) -> str:
 
 
 def _costs(facts: Facts) -> str:
-    """Return what was written beside what saving the whole state at every checkpoint would have written."""
+    """Return what was written next to what saving the whole state at every checkpoint would have written."""
     size = sum(one.bytes for one in facts.objects)
     differential = [step.bytes for step in facts.steps if step.kind == "differential"]
     full = [step.bytes for step in facts.steps if step.kind == "full"]

@@ -1,7 +1,7 @@
 """Patches: the changes between two checkpoints as lines of JSON, which can be kept, read and applied.
 
-The first line says the format. Since format 2 a last one says how many lines stand before it, and their digest: a patch
-that was cut short, or has lost a line, is refused before anything is written.
+The first line says the format. Since format 2 a last line says how many lines stand before it, and their digest: a
+patch that was cut short, or has lost a line, is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ BEGINNING = b'{"patch":'
 def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     """Yield the lines of a patch, those of a change at once.
 
-    Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing, and
-    before that of one of whose slots the index says something, or could, its entry. The last line says how many stand
-    before it, and their digest.
+    The first change of an owned object is preceded by the slot of its owner, as a change of nothing; that of an object
+    whose slots the index says something about, or could, by its entry. The last line says how many stand before it, and
+    their digest.
     """
     seal = _Seal()
     for told in chain([orjson.dumps({"patch": _FORMAT})], _lines_of(changes)):
@@ -71,7 +71,7 @@ class _Seal:
         return orjson.dumps({"end": self._count, "digest": self._digest.hexdigest()})
 
     def require_whole(self, line: bytes) -> None:
-        """Refuse lines that are not those which the last one says.
+        """Refuse lines that do not match what the last one says.
 
         Raises:
             CheckpointError: they are not.
@@ -88,11 +88,11 @@ _ANEW = 'write it anew, or make {"patch":1} its first line and leave out its las
 
 
 _VARIED = frozenset({"Dictionary", "SortedDictionary"})
-"""The kinds of which some objects have slots that stand for something else than those of the others."""
+"""The kinds of which some objects have slots that mean something else than those of the others."""
 
 
 def _entry_told(change: Change, entries: set[int]) -> Iterator[Change]:
-    """Yield the entry of an object as a change of nothing where no line has told it yet, and add it to those told."""
+    """Yield the entry of an object as a change of nothing if no line has told it yet, and add it to those told."""
     if change.object in entries or change.name is None:
         return
     entries.add(change.object)
@@ -111,7 +111,7 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
     """Yield the changes of a patch.
 
     Raises:
-        CheckpointError: a line is no change, named by its number; or lines are missing; or the format is a newer one.
+        CheckpointError: a line, named by its number, is not a change; or lines are missing; or the format is newer.
     """
     owners: dict[int, Change] = {}
     codecs: dict[int, str | None] = {}
@@ -142,7 +142,7 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     rest = enumerate(lines, start=1)
     for number, line in rest:
         if number == 1:
-            has_end = _format_of(line) == 1  # Nothing says where one of that format ends.
+            has_end = _format_of(line) == 1  # Nothing says where a patch of that format ends.
         elif not has_end and line.startswith(_END):
             seal.require_whole(line)
             has_end = True
@@ -168,7 +168,7 @@ def _format_of(line: bytes) -> int:
 
 
 def _owned_by(change: Change) -> set[int]:
-    """Return the id of the object that a slot says where this is a change of nothing, which tells its owner."""
+    """Return the id of the object in a slot if this is a change of nothing, which tells its owner."""
     is_same = (change.old, change.old_rank) == (change.new, change.new_rank)
     is_owner = is_same and isinstance(change.new, str) and f'"{OWNED_KEY}":' in change.new
     return owned_ids([str(change.new)]) if is_owner else set()

@@ -1,4 +1,4 @@
-"""The state that a run would leave, without a row of it stored: what a dry run describes its changes by."""
+"""The state that a run would leave, with none of its rows stored: a dry run describes its changes by it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Preview(Reader):
         return sum(1 for _ in self.items(object_id))
 
     def last_rank(self, object_id: int) -> int | None:
-        """Return the highest rank that a slot of an object would have, None where none would. Time: O(n)."""
+        """Return the highest rank that a slot of an object would have, None if none would. Time: O(n)."""
         return max((item.rank for item in self.items(object_id) if item.rank is not None), default=None)
 
     def rows(

@@ -20,14 +20,14 @@ from checkpoint.progress import silent
 SPARKS = "▁▂▃▄▅▆▇█"
 
 Row = dict[str, Any]
-"""What is shown of an entry, a change or another thing, by column."""
+"""What is shown of an entry, a change or anything else, by column."""
 
 Show = Callable[[int, int | None], None]
-"""Takes how much is done, and of how much; None where nobody knows."""
+"""Takes how much is done, and out of how much; None if nobody knows."""
 
 
 def short(value: Any, width: int = 60) -> str:
-    """Return a value in one line: JSON, cut where it is long, without what a terminal would obey."""
+    """Return a value in one line: JSON, cut if it is long, without what a terminal would obey."""
     text = value if isinstance(value, str) else as_json(value)
     text = plain(text)
     return text if len(text) <= width else text[: width - 1] + "…"
@@ -75,7 +75,7 @@ def as_json(value: Any) -> str:
 
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters and marks of direction that stand in JSON as they are: as escapes they say the same."""
+"""Control characters and direction marks that JSON holds as they are: as escapes they say the same."""
 
 
 def key(value: Any) -> str:
@@ -121,7 +121,7 @@ def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # on demand: most output needs none of it
+    from rich.cells import cell_len  # on demand: most output does not need it
 
     return cell_len(text)
 
@@ -143,13 +143,13 @@ def csv_line(cells: Sequence[Any]) -> str:
     '1,"of two\nlines"'
     """
     out = io.StringIO()
-    # Text that breaks a line is quoted only where the writer knows that as the end of a line.
+    # The writer quotes text that breaks a line only if it knows the break as the end of a line.
     csv.writer(out, lineterminator="\r\n").writerow([flat(cell) for cell in cells])
     return out.getvalue().removesuffix("\r\n")
 
 
 def flat(value: Any) -> Any:
-    """Return a value that a cell can hold: numbers and text as they are, all else as JSON.
+    """Return a value that a cell can hold: numbers and text as they are, everything else as JSON.
 
     >>> flat(1), flat(True), flat([1, "a"])
     (1, 'true', '[1,"a"]')
@@ -165,7 +165,7 @@ def command_line(*words: object) -> str:
     """
     *others, last = map(str, words)
     typed = ["checkpoint", *others, *(["--"] if last.startswith("-") else []), last]
-    # A tilde means something to a shell only where a word begins.
+    # A tilde means something to a shell only at the beginning of a word.
     return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in typed)
 
 
@@ -205,7 +205,7 @@ def size(number: int) -> str:
 
 @contextmanager
 def progress(label: str) -> Iterator[Show]:
-    """Give a function that shows what is done on standard error, with rate and time left; on a terminal only."""
+    """Yield a function that shows progress on standard error, with rate and time left; on a terminal only."""
     if not sys.stderr.isatty():
         yield silent
         return

@@ -21,7 +21,7 @@ INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
 
 
 def loaded(payload: Payload | None) -> Any:
-    """Return a stored value as JSON has it; bytes as base64 in ``{"$bytes": ...}``."""
+    """Return a stored value as JSON; bytes as base64 in ``{"$bytes": ...}``."""
     if payload is None:
         return None
     if isinstance(payload, bytes):
@@ -33,7 +33,7 @@ def loaded(payload: Payload | None) -> Any:
 
 
 def is_raw(codec: str | None) -> bool:
-    """Tell whether an object keeps its keys and values as they are.
+    """Return whether an object keeps its keys and values as they are.
 
     >>> is_raw('{"raw":true}'), is_raw(None)
     (True, False)
@@ -58,7 +58,7 @@ def key_and_value(slot: Slot, payload: Payload | None, *, raw: bool = False) -> 
 
 
 def key_of(slot: Slot) -> Any:
-    """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
+    """Return the key that a slot stands for, as JSON; a key of bytes as text if it is UTF-8."""
     if isinstance(slot, float) and not math.isfinite(slot):
         return {"$float": repr(slot)}
     if not isinstance(slot, bytes):
@@ -67,7 +67,7 @@ def key_of(slot: Slot) -> Any:
 
 
 def as_text(data: bytes) -> Any:
-    """Return bytes as text where they are printable UTF-8, else as base64 in ``{"$bytes": ...}``.
+    """Return bytes as text if they are printable UTF-8, else as base64 in ``{"$bytes": ...}``.
 
     >>> as_text(b"blue"), as_text(b"\\xff")
     ('blue', {'$bytes': '/w=='})
@@ -80,7 +80,7 @@ def as_text(data: bytes) -> Any:
 
 
 def exact_number(key: Any) -> Decimal | None:
-    """Return a key as the number that it is, one beyond 64 bits too; ``None`` where it is none.
+    """Return a key as the number that it is, even beyond 64 bits; ``None`` if it is not a number.
 
     >>> exact_number({"$int": "9223372036854775808"}), exact_number(1.5), exact_number("7")
     (Decimal('9223372036854775808'), Decimal('1.5'), None)
@@ -92,7 +92,7 @@ def exact_number(key: Any) -> Decimal | None:
 
 
 def number_in(text: Any) -> Decimal | None:
-    """Return the number that a text is, ``None`` where it is none or has no place among others."""
+    """Return the number that a text is, ``None`` if it is not one or has no place among others."""
     try:
         found = Decimal(text)
     except (ArithmeticError, ValueError, TypeError):
@@ -101,7 +101,7 @@ def number_in(text: Any) -> Decimal | None:
 
 
 def numbers_meant(text: str | None) -> list[Decimal]:
-    """Return the numbers that a bound may mean: itself, and the float that is printed so; none where it is no number.
+    """Return the numbers that a bound may mean: itself, and the float that is printed so; none if it is not a number.
 
     >>> numbers_meant("1e22"), numbers_meant("1e23")
     ([Decimal('1E+22')], [Decimal('1E+23'), Decimal('99999999999999991611392')])
@@ -122,7 +122,7 @@ def _is_integer_text(text: str | None) -> bool:
 
 
 def is_integer(cell: Any, bits: int) -> bool:
-    """Tell whether a cell is an integer of so many bits.
+    """Return whether a cell is an integer of so many bits.
 
     >>> is_integer(2**15 - 1, 16), is_integer(2**15, 16), is_integer("5", 16)
     (True, False, False)
@@ -131,7 +131,7 @@ def is_integer(cell: Any, bits: int) -> bool:
 
 
 def slot_of(text: str | None) -> Slot | None:
-    """Return the slot that a text on the command line stands for: a number where it is one, else text.
+    """Return the slot that a text on the command line stands for: a number if it is one, else text.
 
     >>> slot_of("7"), slot_of("1.5"), slot_of("bob"), slot_of(None)
     (7, 1.5, 'bob', None)
@@ -151,7 +151,7 @@ _FORMATS = {"i": {1: "b", 2: "h", 4: "i", 8: "q"}, "u": {1: "B", 2: "H", 4: "I",
 def numbers_of(slot: Slot, payload: Payload, codec: str | None) -> tuple[Any, Any]:
     """Return a chunk of a tensor: the index of its first element, and its numbers as nested lists.
 
-    What is no plain number stays as bytes; numbers that JSON does not have are written as elsewhere.
+    What is not a plain number stays as bytes; numbers that JSON does not have are written as elsewhere.
     """
     found = orjson.loads(codec or "{}")
     shape, chunks, kind = found["shape"], found["chunks"], str(found["dtype"])

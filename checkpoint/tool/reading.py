@@ -42,7 +42,7 @@ def _read_jsonl(path: Path, show: Show, table: str | None) -> Iterator[Any]:
 
 def _read_csv(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     size = path.stat().st_size
-    csv.field_size_limit(sys.maxsize)  # a value may be as long as it likes
+    csv.field_size_limit(sys.maxsize)  # a value may be of any length
     with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         reader = csv.DictReader(text)
         try:
@@ -66,7 +66,7 @@ def _require_names(path: Path, names: Iterable[str]) -> None:
 
 
 def guessed(text: str) -> Any:
-    """Return the value of a cell: what is JSON as JSON, an empty one as nothing, all else as text.
+    """Return the value of a cell: what is JSON as JSON, an empty one as None, everything else as text.
 
     >>> guessed("7"), guessed("007"), guessed(""), guessed('{"a":1}')
     (7, '007', None, {'a': 1})

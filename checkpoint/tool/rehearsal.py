@@ -13,7 +13,7 @@ class Rehearsal(Location):
 
     Args:
         location: the other one.
-        show: is told how many of the files that were listed have been looked at.
+        show: called with how many of the files that were listed have been looked at.
         is_dry: whether nothing is written or deleted.
     """
 

@@ -1,4 +1,4 @@
-"""Images of a space beside the runs that they take the place of: these must give the same rows."""
+"""Images of a space and the runs that they replace, which must give the same rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkpoint.tool.source import folded
 
 
 def images_with_runs(chain: Chain, last: int | None = None) -> Iterator[tuple[AcceptedRun, Lineage]]:
-    """Yield each image of which the runs that it takes the place of are still there, with these.
+    """Yield each image together with the runs that it replaces, if these are still there.
 
     Args:
         chain: the space.
@@ -36,7 +36,7 @@ def images_with_runs(chain: Chain, last: int | None = None) -> Iterator[tuple[Ac
 
 
 def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
-    """Compare an image with the runs that it takes the place of.
+    """Compare an image with the runs that it replaces.
 
     Raises:
         CorruptStoreError: it has other rows, or a file is damaged.
@@ -55,12 +55,12 @@ def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
 
 
 def _images_of(chain: Chain, manifest: Manifest) -> Iterable[AcceptedRun]:
-    """Return the images that an epoch names, also by way of its divisions."""
+    """Return the images that an epoch names, including through its divisions."""
     return [run for run in with_parts(chain.location, manifest.files) if run.replaces]
 
 
 def _replaced(chain: Chain, image: AcceptedRun, before: int) -> Lineage:
-    """Return the runs that an image takes the place of; none where not all of them are kept.
+    """Return the runs that an image replaces; none if not all of them are kept.
 
     Args:
         chain: the space.
@@ -74,6 +74,6 @@ def _replaced(chain: Chain, image: AcceptedRun, before: int) -> Lineage:
 
 
 def _rows(pages: Iterable[Page]) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of a state, without that which only keeps ids from being given again."""
+    """Yield the rows of a state, without the one that only keeps ids from being given again."""
     for place, rows in pages:
         yield from ((place, row) for row in rows if place != ITEMS or row[2] is not None)

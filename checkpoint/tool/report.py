@@ -29,13 +29,13 @@ from checkpoint.tool.listing import Listed, list_of, merge_listed
 from checkpoint.tool.source import OpenStore, Source, query
 
 FIXED = frozenset({"Array", "Tensor", "Value"})
-"""The kinds that have as many slots as they were made with: they are rewritten, and do not grow."""
+"""The kinds that keep the number of slots they were made with: they are rewritten, and do not grow."""
 
 COLUMNS = 60
 """How many checkpoints the heat map shows at most."""
 
 SAMPLES = 12
-"""At how many checkpoints lengths are looked at."""
+"""The number of checkpoints at which lengths are looked at."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Step:
     Args:
         number: its number.
         epoch: its epoch.
-        kind: full, differential, or mixed where the shards of a space differ.
+        kind: full, differential, or mixed if the shards of a space differ.
         time: when it was made.
         slots: how many slots it wrote.
         bytes: their bytes.
@@ -66,7 +66,7 @@ class LengthHistory:
     Args:
         name: the object.
         points: epoch and length, oldest first.
-        rate: the growth a checkpoint.
+        rate: the growth per checkpoint.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Facts:
         return sorted(found, key=lambda one: -one.rate)
 
     def unbounded(self) -> list[str]:
-        """Return the collections that grew again and again and never shrank, nor let go of a slot."""
+        """Return the collections that grew again and again and never shrank nor deleted a slot."""
         kinds = {one.name: one.kind for one in self.objects}
         return [
             one.name
@@ -155,7 +155,7 @@ def report(source: Source, target: str, is_json: bool) -> None:
 
 
 def collect(source: Source) -> Facts:
-    """Return what there is to tell of a store or a space."""
+    """Return what there is to tell about a store or a space."""
     facts = Facts(source.path, list(_steps(source)))
     churn_epochs: set[int] = set()
     for part in source.parts(None):
@@ -194,7 +194,7 @@ def _add_churn(
 ) -> None:
     """Add the slots that the newest differential checkpoints wrote, as far as their rows are still there.
 
-    A full one writes every slot, also those that have not changed.
+    A full one writes every slot, even those that have not changed.
     """
     first = facts.steps[0].epoch if facts.steps else 0
     changing = [
@@ -221,7 +221,7 @@ def _names(state: State) -> dict[int, str]:
 
 
 def _add_lengths(facts: Facts, part: OpenStore, state: State, prefix: str, records: list[CheckpointRecord]) -> None:
-    """Add the length of each object at some epochs: of shards at the same ones, also where a shard did not change."""
+    """Add the length of each object at some epochs: the same for all shards, even if a shard did not change."""
     readable = [record for record in records if record.run_slots is not None]
     epochs = [step.epoch for step in facts.steps] if part.operator else [record.epoch for record in readable]
     step = -(-len(epochs) // SAMPLES) or 1

@@ -23,10 +23,10 @@ from checkpoint.tool.show import Contents
 from checkpoint.tool.source import HeldSource, Source, find, find_epoch
 
 STDERR = 2
-"""The descriptor to which the output of the command goes: that of the tool itself can be piped on."""
+"""The descriptor that the command's output goes to: that of the tool itself can be piped on."""
 
 _NOT_RUN = (126, 127)
-"""What a shell returns where it could not run a command: that says nothing about the state."""
+"""What a shell returns if it could not run a command: that says nothing about the state."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _number(record: CheckpointRecord | None) -> int:
 
 
 def _require_known(source: Source, name: str | None, span: Sequence[_Step]) -> None:
-    """Refuse the name of an object that there is neither at the good nor at the bad end."""
+    """Refuse the name of an object that exists neither at the good nor at the bad end."""
     ends = [str(span[-1].number), str(span[0].number)]
     if name is not None and not any(_has(source, name, point) for point in ends):
         Contents(source, name, ends[0])
@@ -184,7 +184,7 @@ class _Trial:
     name: str | None
 
     def __call__(self, step: _Step) -> bool:
-        """Tell whether the command succeeds."""
+        """Return whether the command succeeds."""
         with TemporaryDirectory() as folder:
             path = Path(folder) / "state.db"
             if any("{}" in part for part in self.command):

@@ -1,6 +1,6 @@
-"""Choosing some objects of a state, by the run that deletes the others, so that nothing is loaded; or of changes.
+"""Choosing some objects of a state, by a run that deletes the others so that nothing is loaded; or of changes.
 
-With a relational table go its schema and its watermarks, with a key-value table its partitions and its entry in the
+A relational table brings its schema and its watermarks, a key-value table its partitions and its entry in the
 catalogue.
 """
 
@@ -27,7 +27,7 @@ _LENGTH = "length"
 
 
 def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
-    """Return the run that leaves just some objects, empty where no name is given, and which of the names there are.
+    """Return the run that leaves only some objects, empty if no name is given, and which of the names exist.
 
     Args:
         state: the state.
@@ -61,8 +61,8 @@ def of_objects(changes: Iterable[Change], names: Collection[str], before: State,
     """Yield the changes of some objects. Memory: these changes.
 
     The dictionaries that list tables stay where they are, with what they hold of other tables. What a key-value table
-    that comes needs beside its own entry, its scope and the number of the next partition, comes along, and never goes.
-    That number never gets smaller, since others may have been given what it counts, and no watermark does of a table
+    that comes needs besides its own entry, its scope and the number of the next partition, comes along, and never goes.
+    That number never gets smaller, since others may have been given what it counts, nor does any watermark of a table
     that is there before and after.
 
     Args:
@@ -98,10 +98,10 @@ def of_objects(changes: Iterable[Change], names: Collection[str], before: State,
 
 
 def with_versions_now(changes: Iterable[Change], now: Reader) -> Iterator[Change]:
-    """Yield changes with those of the last version of a partition as they are made to a state: never a lower one.
+    """Yield changes, with those of a partition's last version fitted to a state: it never becomes lower.
 
-    Every key that is written moves it, so that others nearly always have since. A version that was given to somebody
-    is given to nobody else, though what it was given for is undone: it may be the condition of a change.
+    Every key that is written moves it, so others nearly always have since. A version that was given to somebody is
+    given to nobody else, even if what it was given for is undone: it may be the condition of a change.
 
     Args:
         changes: what changed.
@@ -118,7 +118,7 @@ def with_versions_now(changes: Iterable[Change], now: Reader) -> Iterator[Change
 
 
 def _is_version(change: Change) -> bool:
-    """Tell whether a change is of the last version of a partition of a key-value table, which stays."""
+    """Return whether a change is of the last version of a partition of a key-value table, which stays."""
     part = key_values.part_of(change.name) if change.kind == "Value" and change.table is Table.ITEM else None
     return part is not None and part[2]
 
@@ -133,11 +133,11 @@ def require_found(names: Sequence[str], found: Collection[str], known: Collectio
 
     Args:
         names: the names.
-        found: those of them that there are.
-        known: all names that there are.
+        found: those of them that exist.
+        known: all names that exist.
 
     Raises:
-        CheckpointError: there is none of a name; those that may be meant are named.
+        CheckpointError: a name does not exist; those that may be meant are named.
     """
     for name in names:
         if name not in found:
@@ -145,12 +145,12 @@ def require_found(names: Sequence[str], found: Collection[str], known: Collectio
 
 
 def _is_counter(change: Change) -> bool:
-    """Tell whether a change is of the number of the next partition."""
+    """Return whether a change is of the number of the next partition."""
     return change.kind == "Value" and f"/{change.name}".endswith(f"/{key_values.COUNTER}")
 
 
 def _is_smaller(change: Change) -> bool:
-    """Tell whether a change takes a number away, or makes it smaller."""
+    """Return whether a change takes a number away, or makes it smaller."""
     numbers = [loaded(one) for one in (change.old, change.new) if not isinstance(one, IndexEntry)]
     return change.new is None or (None not in numbers and numbers != sorted(numbers))
 
@@ -176,7 +176,7 @@ def _never_lower(changes: Sequence[Change], before: State, after: State) -> list
 
 
 def _mark_kept(old_name: str, name: str, before: State, after: State) -> StoredItem | None:
-    """Return the watermarks that a table has before, where those that it has afterwards are lower."""
+    """Return the watermarks that a table has before, if those that it has afterwards are lower."""
     record, old, new = after.tables().get(name), _item(before, WATERMARKS, old_name), _item(after, WATERMARKS, name)
     if old is None or record is None or record["schema"]["watermark_column"] is None:
         return None
@@ -185,7 +185,7 @@ def _mark_kept(old_name: str, name: str, before: State, after: State) -> StoredI
 
 
 def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
-    """Yield the change of the length of a dictionary to which only some changes are made, if there is one."""
+    """Yield the change of a dictionary's length if only some changes are made to it, if there is one."""
     one = kept[0]
     old = base.metadatum(one.object, _LENGTH) if base.entry(one.object) is not None else None
     grown = sum((change.new is not None) - (change.old is not None) for change in kept)
@@ -196,7 +196,7 @@ def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
 
 
 def _length_after(stored: str | None, grown: int, ranks: Iterable[int] = (), *, is_ranked: bool) -> str:
-    """Return the length to store after slots came or went: only a kind that keeps the order has a next rank beside it.
+    """Return the length to store after slots came or went: only a kind that keeps the order also stores a next rank.
 
     >>> _length_after("2", -1, is_ranked=True), _length_after("[1,2]", 1, [5], is_ranked=True)
     ('[1,2]', '[2,6]')
@@ -212,7 +212,7 @@ def _item(state: State, name: str, key: str) -> StoredItem | None:
 
 
 def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:
-    """Delete the entries of a catalogue but for some, and set its length; the ranks go on where they were."""
+    """Delete all but some entries of a catalogue, and set its length; the ranks continue where they were."""
     object_id = state.find(name)[0]
     slots = [item.slot for item in state.reader.items(object_id)]
     gone = [slot for slot in slots if slot not in keys]

@@ -87,7 +87,7 @@ def show(
         _show_table(contents, list(rows))
     else:
         _show_lines(contents, rows, shape)
-    # Whether more rows fulfil conditions, or lie in other shards, may take long to find out.
+    # It may take long to find out whether more rows fulfil conditions, or lie in other shards.
     if limit and contents.given >= limit and (conditions or source.is_location or next(found, None) is not None):
         _say_limit(limit)
 
@@ -101,7 +101,7 @@ def _shape(shape: str, *, is_json: bool) -> str:
 
 
 def _say_limit(limit: int) -> None:
-    """Say that there is more, to who has set no limit."""
+    """Say that there is more, to a user who has set no limit."""
     if click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT:
         click.echo(f"only the first {limit:,}: --limit 0 shows all", err=True)
 
@@ -117,9 +117,9 @@ class Contents:
         lower: the least index or key.
         upper: the greatest one.
 
-    ``length`` is how many entries the shards have stored, ``is_counted`` whether those of all are in it and not only of
-    the ones that were read so far, ``has_watermark`` whether some of them may be hidden, and ``given`` how many rows
-    were asked for.
+    ``length`` is how many entries the shards have stored, ``is_counted`` whether it counts those of all shards and not
+    only of the ones read so far, ``has_watermark`` whether some of them may be hidden, and ``given`` how many rows were
+    asked for.
 
     Raises:
         CheckpointError: there is no such object or column.
@@ -156,7 +156,7 @@ class Contents:
         self.given = 0
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows, by column name. May be called once."""
+        """Yield the rows, by column name. May be called only once."""
         part, state = self._first
         yield from self._rows_of(part, state)
         for part, state in self._parts:
@@ -187,14 +187,14 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
     digits = epoch.removeprefix("-")
     if not at or not digits.isascii() or not digits.isdigit():
         return name, None
-    with suppress(CheckpointError):  # there may be no such shard any more
+    with suppress(CheckpointError):  # that shard may no longer exist
         if any(name in State(part.readers[0]) for part in source.parts(None)):
             return name, None
     return head, f"@{epoch}"
 
 
 def _show_table(contents: Contents, rows: list[Row]) -> None:
-    # Where the limit was reached, the other shards were not even opened.
+    # If the limit was reached, the other shards were not even opened.
     more = ("" if contents.is_counted else " or more") + (" stored" if contents.has_watermark else "")
     click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}{more}")
     if contents.is_table or len(contents.header) > 2:
@@ -222,7 +222,7 @@ def _show_lines(contents: Contents, rows: Iterator[Row], shape: str) -> None:
 
 
 def _echo_csv(cells: Sequence[Any]) -> None:
-    """Print a line of CSV: as it is where it goes on, and without what a terminal would obey where one shows it."""
+    """Print a line of CSV: as it is in a pipe, and on a terminal without what that would obey."""
     line = printing.csv_line(cells)
     click.echo(printing.plain(line) if sys.stdout.isatty() else line, color=True)
 
@@ -297,10 +297,10 @@ class Blamed:
         shard: the operator and shard, of a space.
         number: the checkpoint.
         epoch: its epoch.
-        key: the key; of a table the columns of the primary key.
+        key: the key; for a table, the columns of the primary key.
         shown: the key in one line.
         value: the value.
-        merged: the slot lies in a merged run, of which this is the newest checkpoint, or in a complete image.
+        merged: whether the slot lies in a merged run, whose newest checkpoint this is, or in a complete image.
     """
 
     shard: str
@@ -321,7 +321,7 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
 
 
 def _images(source: Source, part: OpenStore) -> set[int]:
-    """Return the numbers of the checkpoints that hold what older ones wrote, too: of complete images."""
+    """Return the numbers of the checkpoints that also hold what older ones wrote: those of complete images."""
     records = part.store.checkpoints()
     found = {record.number for record in records[1:] if record.kind is CheckpointKind.FULL}
     if source.is_location and records and part.operator is not None and part.shard is not None:
@@ -333,7 +333,7 @@ def _images(source: Source, part: OpenStore) -> set[int]:
 
 
 def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: set[int]) -> Iterator[Blamed]:
-    """Yield the slots of an object, of a key-value table those of its partitions one after the other."""
+    """Yield the slots of an object; for a key-value table, those of its partitions one after the other."""
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
@@ -368,7 +368,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
 
 
 def _newest_of(store: CheckpointStore, runs: str, owned: set[int]) -> RunNumber:
-    """Return the newest of some runs that has rows of objects that a slot owns; 0 where there are none."""
+    """Return the newest of some runs that has rows of objects that a slot owns; 0 if there is none."""
     found: RunNumber = 0
     for object_id in owned:
         for table in ("state_item", "state_metadata"):
@@ -379,15 +379,15 @@ def _newest_of(store: CheckpointStore, runs: str, owned: set[int]) -> RunNumber:
 
 
 _READ_WHOLE = SEQUENCES | {"Tensor"}
-"""The kinds whose keys are not their slots: to find one, all are read."""
+"""The kinds whose keys are not their slots: to find a key, all are read."""
 
 
 def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointRecord]) -> list[RunNumber]:
-    """Return runs that make up a state, those of single checkpoints rather than what was merged of them."""
+    """Return runs that make up a state, those of single checkpoints rather than what was merged from them."""
     begin = reader.newest
     readable = {record.number for record in records if record.run_slots is not None}
     full = {record.number for record in records if record.kind is CheckpointKind.FULL}
-    # A full checkpoint does not say what is gone: what was before it is no part of the state.
+    # A full checkpoint does not say what is gone: what came before it is not part of the state.
     while begin not in full and begin - 1 in readable:
         begin -= 1
     if begin == reader.newest:
@@ -409,11 +409,11 @@ def _has(reader: Reader, object_id: int, slot: Slot) -> bool:
 
 
 def _slots(key: str | None, has: Callable[[Slot], bool], *, raw: bool) -> list[Slot]:
-    """Return the slots that a key may have: of text, of a number, of bytes; none where only a look at all keys tells.
+    """Return the slots that a key may have as text, number or bytes; none if only a look at all keys tells.
 
     Args:
         key: the key as it was typed.
-        has: tells whether a slot is there.
+        has: returns whether a slot is there.
         raw: whether the keys are kept as they are.
     """
     if raw and key is not None:
@@ -434,13 +434,13 @@ _TRUTH: dict[str, Slot] = {"true": 1, "false": 0}
 
 
 def _beyond_slots(key: str) -> Decimal | None:
-    """Return the number that a key is where it is beyond 64 bits, so that SQLite does not have its slot as a number."""
+    """Return the number that a key is if it is beyond 64 bits, so that SQLite does not store its slot as a number."""
     number = number_in(key)
     return number if number is not None and number.is_finite() and not -(2**63) <= number < 2**63 else None
 
 
 def _meaning(key: str | None) -> Callable[[Any, Collection[str]], bool]:
-    """Return what tells whether a key, which is printed as some words, is the one that was typed."""
+    """Return a function that tells whether a key, given with the words it is printed as, is the one that was typed."""
     number = None if key is None else _beyond_slots(key)
     typed = _json_in(key)
 
@@ -461,7 +461,7 @@ _NOTHING: Any = object()
 
 
 def _json_in(text: str | None) -> Any:
-    """Return the JSON that a text is, where it is that of a key which is neither number nor text."""
+    """Return the JSON that a text is, if it is that of a key which is neither number nor text."""
     try:
         found = orjson.loads(text or "")
     except orjson.JSONDecodeError:

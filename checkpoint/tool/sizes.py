@@ -1,4 +1,4 @@
-"""How large objects are: the bytes of their slots, those of the objects that they own included."""
+"""How large objects are: the bytes of their slots, including those of the objects that they own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Owned:
 
 
 class Sizes:
-    """The sizes of the objects of a state, added up by SQLite. Memory: 16 bytes for each object that is owned.
+    """The sizes of the objects of a state, added up by SQLite. Memory: 16 bytes for each owned object.
 
     Args:
         store: the store.
@@ -51,7 +51,7 @@ class Sizes:
         self._owned: dict[str, array[int]] = {}
         for name, row in state.index.items():
             if is_owner(row):
-                # In their order, so that they are found by bisection: a million of them take 8 MB so.
+                # In order, so that they are found by bisection: a million of them take 8 MB this way.
                 ids = array("q")
                 for item in state.reader.items(row[0]):
                     ids.extend(owned_ids([item.value]))
@@ -106,7 +106,7 @@ class Sizes:
 
 
 def dirty_slots(store: CheckpointStore, state: State) -> Counter[str]:
-    """Return how many slots the checkpoint that is read has written, by object; those of what it owns are its own."""
+    """Return how many slots the checkpoint that is read has written, by object; what it owns counts as its own."""
     statement = "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object"
     names = {row[0]: name for name, row in state.index.items()}
     found: Counter[str] = Counter()
@@ -129,10 +129,10 @@ def _of_owners(state: State, counts: dict[int, int]) -> Counter[str]:
 
 
 def _sizes(store: CheckpointStore, state: State) -> Iterator[tuple[int, int]]:
-    """Yield the id of objects and bytes to add to what they have, some more than once.
+    """Yield ids of objects and bytes to add to what they have, some more than once.
 
     Each run is read in the order of its index, and what its rows replace is looked up in the older ones: nothing is
-    sorted, and of the oldest run, which is the largest, nothing is looked up.
+    sorted, and nothing is looked up for the oldest run, which is the largest.
     """
     runs = state.reader.runs
     for place, run in enumerate(runs):

@@ -35,11 +35,11 @@ class OpenStore:
     """One store with its state at the checkpoints that were asked for.
 
     Args:
-        store: the store; of a shard a temporary copy.
+        store: the store; for a shard, a temporary copy.
         readers: the state at each checkpoint.
         operator: of a space, the operator.
         shard: of a space, the number of the shard.
-        is_only: whether there is no other part that it has to be told from.
+        is_only: whether there is no other part to tell it apart from.
     """
 
     store: CheckpointStore
@@ -50,7 +50,7 @@ class OpenStore:
 
     @property
     def title(self) -> str:
-        """How output calls the part; nothing for one that stands alone."""
+        """What output calls the part; nothing for one that stands alone."""
         return "" if self.is_only else f"{self.operator}/{self.shard}"
 
 
@@ -75,7 +75,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[CheckpointStore]:
-        """Open the store for reading; of a shard a copy is made in a temporary folder.
+        """Open the store for reading; a shard is copied into a temporary folder.
 
         Raises:
             CheckpointError: there is nothing that can be read, or there are several shards.
@@ -123,7 +123,7 @@ class Source:
         """Return the operator and number of each chosen shard that a space has at any of some epochs.
 
         Args:
-            epochs: the epochs, the newest where none is given; the number of shards may have changed between them.
+            epochs: the epochs, the newest if none is given; the number of shards may have changed between them.
 
         Raises:
             CheckpointError: there is no such operator or shard.
@@ -152,7 +152,7 @@ class Source:
         return self._opened[0]
 
     def require_kept(self) -> None:
-        """Refuse to go on where epochs went that were being read: then what is missing is no damage.
+        """Refuse to go on if epochs that were being read went: what is missing is then no damage.
 
         Raises:
             UnknownCheckpointError: epochs were collected since the space was opened.
@@ -190,10 +190,10 @@ class Source:
             yield part.store
 
     def require_file(self, instead: str = "restore it into a file first") -> None:
-        """Refuse what is no store file.
+        """Refuse anything but a store file.
 
         Args:
-            instead: what to do where this is a space, which only a pipeline writes.
+            instead: what to do if this is a space, which only a pipeline writes.
 
         Raises:
             CheckpointError: there is none, it is empty, or this is a folder or a space.
@@ -219,23 +219,23 @@ def _no_file(path: str) -> CheckpointError:
 
 @dataclass(frozen=True)
 class HeldSource(Source):
-    """A store file that stays open: all that is read of it is of one snapshot, whatever its writer merges meanwhile.
+    """A store file that stays open: everything is read from one snapshot, whatever its writer merges meanwhile.
 
     Args:
-        store: the store, opened for reading; who gives it closes it.
+        store: the store, opened for reading; the caller closes it.
     """
 
     store: CheckpointStore = field(kw_only=True)
 
     @contextmanager
     def open(self) -> Iterator[CheckpointStore]:
-        """Give the store."""
+        """Yield the store."""
         yield self.store
 
 
 @contextmanager
 def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iterator[OpenStore]:
-    """Open temporary copies of a shard: one for all epochs of a lineage that goes on, another where it began anew."""
+    """Open temporary copies of a shard: one for all epochs of a lineage, another where a new one begins."""
     lineages = [_lineage(chain, operator, shard, epoch) for epoch in epochs]
     with TemporaryDirectory() as folder, ExitStack() as stack:
         stores: dict[str, CheckpointStore] = {}
@@ -254,7 +254,7 @@ def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iter
 
 
 def _beginning(lineage: Lineage) -> str:
-    """Return the file that a lineage begins with: of an epoch there may be a division, and later an image."""
+    """Return the file that a lineage begins with: for one epoch that may be a division, and later an image."""
     return lineage[0].file if lineage else ""
 
 
@@ -276,7 +276,7 @@ def fold_in(store: CheckpointStore, chain: Chain, lineage: Lineage) -> None:
 
 @contextmanager
 def folded(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
-    """Give a store with the state of a shard that some runs make up, in a temporary folder."""
+    """Yield a store with the state of a shard that some runs make up, in a temporary folder."""
     with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
         fold_in(store, chain, steps)
         yield store
@@ -306,7 +306,7 @@ def find_epoch(chain: Chain, text: str | None) -> int:
 
 
 def steps_back(text: str) -> int | None:
-    """Return how many checkpoints before the newest one a text names; None where it names one otherwise.
+    """Return how many checkpoints before the newest one a text names; None if it names one otherwise.
 
     >>> steps_back("HEAD"), steps_back("HEAD~"), steps_back("HEAD~2"), steps_back("7")
     (0, 1, 2, None)
@@ -316,7 +316,7 @@ def steps_back(text: str) -> int | None:
 
 
 def names_checkpoint(text: str) -> bool:
-    """Tell whether a text has the form of the name of a checkpoint.
+    """Return whether a text has the form of a checkpoint's name.
 
     >>> names_checkpoint("@70"), names_checkpoint("HEAD~1"), names_checkpoint("counts")
     (True, True, False)
@@ -374,7 +374,7 @@ def reader_at(store: CheckpointStore, text: str | None) -> Reader:
 def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a SELECT, fetched page by page.
 
-    Not through ``store.database``: that brings in pandas where it is installed, a hundred MiB for nothing.
+    Not through ``store.database``: that imports pandas if it is installed, a hundred MiB for nothing.
     """
     with store.session.cursor(statement, parameters) as fetch:
         while page := fetch(Reader.PAGE_ROWS):
@@ -382,7 +382,7 @@ def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterat
 
 
 def remove_unused(path: str) -> None:
-    """Remove a new store into which nobody has saved; one that somebody else has made meanwhile is his."""
+    """Remove a new store into which nobody has saved; one that somebody else has made meanwhile stays."""
     try:
         lock = WriterLock(Path(path))
     except CheckpointError:
@@ -391,13 +391,13 @@ def remove_unused(path: str) -> None:
         with CheckpointStore(path, read_only=True) as store:
             is_used = bool(store.checkpoints())
     except CheckpointError:
-        is_used = False  # It was not made a store yet.
+        is_used = False  # It had not become a store yet.
     if not is_used:
         remove_store(path)
     lock.release()
 
 
 def remove_store(path: str) -> None:
-    """Remove a store that could not be completed, with all that lies beside it."""
+    """Remove a store that could not be completed, with everything that lies beside it."""
     for end in ("", "-wal", "-shm", ".lock", ".owner"):
         Path(path + end).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Rectangles with given areas that fill another one, each as near to a square as it goes (Bruls, Huizing, van Wijk)."""
+"""Rectangles of given areas that fill another one, each as square as possible (Bruls, Huizing, van Wijk)."""
 
 from __future__ import annotations
 

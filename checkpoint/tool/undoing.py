@@ -1,7 +1,7 @@
-"""What changes must not take away: what says how rows and keys are found and read that stay, or that come along.
+"""What changes must not take away: what says how the rows and keys that stay or come along are found and read.
 
 That is the record of a relational table in ``$tables``, and the entry of a key-value table in its catalogue. The state
-that would be is asked: what has gone or been moved elsewhere keeps nobody from undoing anything.
+that would result is what counts: what has gone or been moved elsewhere keeps nobody from undoing anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Loss(NamedTuple):
         why: what is there, and what it would lack.
         object: the object that holds it.
         slot: the slot; ``None`` for the object itself.
-        how: how to undo what wrote that.
+        how: how to undo what wrote it.
     """
 
     table: str
@@ -79,7 +79,7 @@ def _advice(store: CheckpointStore, loss: _Loss, run: Run) -> str:
 
 
 def _records(state: State) -> dict[int, dict[str, Any]]:
-    """Return what a space knows of each relational table that is there, by the id of the object."""
+    """Return what a space knows of each existing relational table, by the id of the object."""
     try:
         found = state.tables()
     except CorruptStoreError:
@@ -89,7 +89,7 @@ def _records(state: State) -> dict[int, dict[str, Any]]:
 
 
 def _unrecorded(before: State, after: State) -> Iterator[_Loss]:
-    """Yield the tables that would go on as objects of which nobody knows that they are tables."""
+    """Yield the tables that would remain as objects that nobody knows to be tables."""
     lost = _records(before).keys() - _records(after).keys()
     for name, row in after.index.items():
         if row[0] in lost:
@@ -97,7 +97,7 @@ def _unrecorded(before: State, after: State) -> Iterator[_Loss]:
 
 
 def _unread(before: State, after: State, run: Run) -> Iterator[_Loss]:
-    """Yield of each table the first row that its schema could not read: of those that come, or of all where it must."""
+    """Yield for each table the first row that its schema could not read, of those that come, or of all if need be."""
     known = _records(before)
     came: dict[int, dict[Slot, Payload]] = {}
     for object_id, slot, value, _ in run.items:
@@ -125,7 +125,7 @@ def misfits(state: State) -> dict[int, tuple[str, str]]:
 
 
 def _unheld(before: State, after: State) -> Iterator[_Loss]:
-    """Yield the watermarks that their columns would not hold, but for those that are so already."""
+    """Yield the watermarks that their columns would not hold, except for those that they do not hold already."""
     known, was, now = misfits(before), _watermarks(before), _watermarks(after)
     names = {row[0]: name for name, row in before.index.items()}
     for object_id, (name, why) in misfits(after).items():
@@ -144,7 +144,7 @@ def _mark_misfit(record: dict[str, Any], stored: Payload | None) -> str:
     try:
         return "" if stored is None else misfit(record["schema"], loaded(stored))
     except (ValueError, TypeError, KeyError, StopIteration):
-        return f"the watermarks {stored!r:.80}"  # Nor are they any.
+        return f"the watermarks {stored!r:.80}"  # Nor are they watermarks.
 
 
 def _rows(state: State, object_id: int) -> Iterator[tuple[Slot, Payload]]:
@@ -152,9 +152,9 @@ def _rows(state: State, object_id: int) -> Iterator[tuple[Slot, Payload]]:
 
 
 def _is_another(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Tell whether one record cannot have become the other: that of a table which had the name before is another one.
+    """Return whether one record cannot have become the other: a table that had the name before is another one.
 
-    The key stays as it is, and of the types only those of numbers get wider.
+    The key stays as it is, and the only types that get wider are those of numbers.
     """
     families, keys = [], []
     for schema in (old["schema"], new["schema"]):
@@ -165,15 +165,15 @@ def _is_another(old: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def _shorter(old: dict[str, Any], new: dict[str, Any]) -> dict[int, int]:
-    """Return the columns, by their ids, whose integers have fewer bits than what the column was, and how many."""
+    """Return the columns, by their ids, whose integers have fewer bits than before, and how many."""
     was = {column["id"]: column["type"] for column in old["schema"]["columns"]}
     types = {column["id"]: column["type"] for column in new["schema"]["columns"] if column["id"] in was}
-    bits = INTEGER_BITS  # Only these do not read every value of what they were widened to.
+    bits = INTEGER_BITS  # Only these cannot read every value of what they were widened to.
     return {own: bits[kind] for own, kind in types.items() if bits.get(kind, 99) < bits.get(was[own], 99)}
 
 
 def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter: dict[int, int]) -> str:
-    """Return why a row cannot be read: its layout is not, or is another one than before, or an integer is too long."""
+    """Return why a row cannot be read: its layout is gone, or differs from before, or an integer is too long."""
     row = loaded(value)
     number = row[0] if isinstance(row, list) and row else None
     if not isinstance(number, int) or number >= len(new) or old[number : number + 1] not in ([], [new[number]]):
@@ -185,7 +185,7 @@ def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter:
 
 
 def _unlisted(state: State) -> Iterator[_Loss]:
-    """Yield what of key-value tables is not as a catalogue says: partitions, scopes, and what the next partition is."""
+    """Yield what of key-value tables is not as a catalogue says: partitions, scopes, and the next partition."""
     entries = dict(_entries(state))
     for part in chain(state.unlisted, chain.from_iterable(map(state.partitions, state.listed()))):
         table, number, _ = key_values.part_of(part) or ("", 0, False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from checkpoint.chain import AcceptedRun, Chain
 
 _COLLECT = "its images are made by the pipeline, and `checkpoint gc` removes what no epoch needs"
-"""What is done of a space where one would merge the runs of a store."""
+"""What is done with a space instead of merging the runs of a store."""
 
 
 @cli.command()
@@ -191,7 +191,7 @@ def prune(source: Source, keep: int | None, older_than: float | None, dry_run: b
 
 
 def _usage(path: str) -> dict[str, int]:
-    """Return how many checkpoints a store lets read, its live runs and its bytes, the log included."""
+    """Return how many checkpoints of a store can be read, its live runs and its bytes, including the log."""
     with CheckpointStore(path, read_only=True) as store:
         readable = sum(record.run_slots is not None for record in store.checkpoints())
         runs = len(store.reader().runs)
@@ -252,14 +252,14 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
     """
     if not source.is_location:
         with source.open():
-            pass  # refuses what is no store
+            pass  # refuses what is not a store
         raise CheckpointError(
             f"{source.path} is a store file, which has no files to collect: see `prune` and `compact`"
         )
     if source.operator is not None or source.shard is not None:
         raise CheckpointError("garbage is collected over all shards: leave out --operator and --shard")
     from checkpoint.chain import Chain
-    from checkpoint.tool.rehearsal import Rehearsal  # on demand: it brings in pyarrow
+    from checkpoint.tool.rehearsal import Rehearsal  # on demand: it imports pyarrow
 
     with printing.progress("files") as show:
         watched = Rehearsal(source.chain.location, show, is_dry=dry_run)
@@ -324,9 +324,9 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
 
 @contextmanager
 def _copy_of(source: Source) -> Iterator[str]:
-    """Give the path of a copy in the temporary folder; an error names the store in its place, as the work itself does.
+    """Yield the path of a copy in the temporary folder; an error names the store instead, as the work itself does.
 
-    The copy is gone by the time that an error is read.
+    The copy is gone by the time an error is read.
     """
     with TemporaryDirectory() as folder:
         path = copied(source, Path(folder) / "copy.db")
