@@ -57,9 +57,9 @@ class _Seen:
 @click.argument("a", required=False)
 @click.argument("b", required=False)
 @click.argument("name", required=False, shell_complete=complete_names)
-@click.option("--stat", is_flag=True, help="Only how many slots changed, by object, as git's.")
+@click.option("--stat", is_flag=True, help="Only show how many slots changed, by object, as git does.")
 @click.option("--patch", type=Address(dir_okay=False), help="Write a patch for `apply` to this file.")
-@click.option("-n", "--limit", type=Limit(), default=0, help="How many changes; all by default.")
+@click.option("-n", "--limit", type=Limit(), default=0, help="How many changes to show; all by default.")
 @json_option
 def diff(
     source: Source,
@@ -73,14 +73,14 @@ def diff(
 ) -> None:
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
-    + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
-    row the columns that changed. With --json the sign is the `op`. With NAME, a table goes with what changed of its
-    schema and its watermarks, a key-value table with its catalogue entry. Where HEAD alone can be read, as after a
-    restore, there is but 0 to compare it with, and A has to say so. Of a space all shards are compared; after a rescale
-    they begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state,
-    as long as the runs between the two are there.
+    + marks a slot that came, - one that went, ~ one that changed. Rows of tables are shown with column names; of a
+    changed row, only the columns that changed. With --json the sign is the `op`. With NAME, a table includes what
+    changed of its schema and its watermarks, a key-value table its catalogue entry. If only HEAD can be read, as after
+    a restore, it can be compared only with 0, and A has to say so. In a space all shards are compared; after a rescale
+    they start over, so what a shard had goes, and what it has comes. The time depends on what changed, not on the size
+    of the state, as long as the runs between the two are there.
 
-    The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
+    The exit status is 0 if nothing changed, 1 if something did, and 2 for trouble.
 
     \b
     Examples:
@@ -284,11 +284,11 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
 def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
     """Apply a patch of `diff --patch` as a new checkpoint, all or nothing. It writes.
 
-    A slot that does not hold what the patch was made from is trouble, and then nothing is written; and so are new
-    slots of a dictionary or a set where others have come since: their places in the order are taken; and tables that
-    would hold rows or keys which nobody could find or read, for want of the schema or the catalogue entry. So is a
-    patch that was cut or lost a line: its last one says how many there are, and their digest. Patches of older versions
-    have no such line: of those, objects are refused that would have other slots than their lengths say.
+    It is trouble, and nothing is written, if a slot does not hold what the patch was made from; if a dictionary or a
+    set would get new slots and others have come since, so that their places in the order are taken; or if tables would
+    hold rows or keys that nobody could find or read, because the schema or the catalogue entry is missing. So it is if
+    the patch was cut or lost a line: its last line says how many there are, and their digest. Patches of older versions
+    have no such line: with these, objects are refused that would have other slots than their lengths say.
 
     \b
     Examples:
@@ -312,13 +312,13 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 @dry_run_option
 @json_option
 def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: bool, is_json: bool) -> None:
-    """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
+    """Undo one checkpoint with a new one that is its inverse, as a whole or for some objects. It writes.
 
-    Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
-    the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone
-    where rows or keys have come since that could not be read or found. With --object, no watermark goes back, nor does
-    the number of the next partition; versions of a key-value table never do. Every epoch of a pipeline moves its
-    position, so that of an older one only the tables can be undone, by name.
+    Nothing is done if a later checkpoint has changed one of the slots again. What has come and gone elsewhere in the
+    same objects does not matter, except in queues and stacks, and in tables whose schema or catalogue entry is undone
+    if rows or keys have come since that could then not be read or found. With --object, no watermark goes back, nor
+    does the number of the next partition; versions of a key-value table never do. Every epoch of a pipeline moves its
+    position, so only the tables of an older one can be undone, by name.
 
     \b
     Examples:

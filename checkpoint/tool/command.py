@@ -104,10 +104,10 @@ def cli() -> None:
     """Look into saved state, compare it, check it and bring it back.
 
     PATH is a store file, or a location with a space of shards: a folder or an fsspec URL such as s3://bucket/state.
-    Commands only read unless their help says that they write, also while the writer runs.
+    Commands only read, even while the writer runs, unless their help says that they write.
 
     A CHECKPOINT is named by its number, by its epoch as @EPOCH, or as HEAD, HEAD~1 and so on; 0 is the empty state
-    before the first. Of a space the number is the epoch.
+    before the first. For a space the number is the epoch.
 
     \b
     Examples:
@@ -134,8 +134,8 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2."""
 
     @click.argument("path", type=Address())
-    @click.option("--operator", help="Of a space: the operator whose state is meant.")
-    @click.option("--shard", type=int, help="Of a space: the number of the shard; all by default.")
+    @click.option("--operator", help="For a space: the operator whose state is meant.")
+    @click.option("--shard", type=int, help="For a space: the number of the shard; all by default.")
     @wraps(function)
     def _command(path: str, operator: str | None, shard: int | None, **options: Any) -> None:
         source = None
@@ -327,7 +327,7 @@ def _give_up_output(status: str | int | None = 0) -> NoReturn:
     sys.exit(status)
 
 
-json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, a line for each entry.")
+json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, one line per entry.")
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 

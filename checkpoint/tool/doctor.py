@@ -42,9 +42,9 @@ Facts = dict[str, Any]
 @takes_source
 @json_option
 def doctor(source: Source, is_json: bool) -> None:
-    """Say what is worth knowing of a store and of this machine: versions, settings, locks, leftovers, advice.
+    """Say what is worth knowing about a store and this machine: versions, settings, locks, leftovers, advice.
 
-    The exit status is 2 where there is advice.
+    The exit status is 2 if there is advice.
 
     \b
     Examples:

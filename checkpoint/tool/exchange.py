@@ -41,9 +41,9 @@ ENDINGS = {
 def export(source: Source, name: str, target: str, checkpoint: str | None, is_json: bool) -> None:
     """Write what an object holds to a new file: .parquet, .csv, .jsonl, .arrow, or a table of an SQLite database (.db).
 
-    A relational table gives its columns with their types, lists and structs as text of JSON; a key-value table family,
-    key, version and value; any other object the columns key and value, of a space with operator and shard. The file
-    appears whole or not at all.
+    A relational table gives its columns with their types, lists and structs as JSON text; a key-value table gives
+    family, key, version and value; any other object gives the columns key and value, in a space also operator and
+    shard. The file appears whole or not at all.
 
     \b
     Examples:
@@ -169,9 +169,9 @@ WRITERS: dict[str, Callable[[Path, Contents, Iterable[Row]], int]] = {
 @takes_source
 @click.argument("file", type=Address(dir_okay=False))
 @click.argument("name")
-@click.option("--key", help="The column whose values are the keys: the object is a dictionary; else a list.")
-@click.option("--table", help="Of an SQLite database: the table to read, where there are several.")
-@click.option("--primary-key", help="Columns, separated by commas: the object is a relational table with this key.")
+@click.option("--key", help="The column whose values are the keys: makes a dictionary instead of a list.")
+@click.option("--table", help="For an SQLite database: the table to read, if there are several.")
+@click.option("--primary-key", help="Columns, separated by commas: makes a relational table with this key.")
 @json_option
 def import_(
     source: Source, file: str, name: str, key: str | None, table: str | None, primary_key: str | None, is_json: bool
@@ -179,11 +179,11 @@ def import_(
     """Read a file (.jsonl, .csv, .parquet, .arrow or .db) into a new object, as one checkpoint. It writes.
 
     The object is a list of rows, with --key a dictionary, with --primary-key a relational table. The store is created
-    where it does not exist. A dictionary whose rows have but one other column, `value`, holds the values alone.
+    if it does not exist. A dictionary whose rows have only one other column, `value`, holds the values alone.
 
-    JSON lines bring every value of an object back as it was; of a table what JSON has, and all else as text. .parquet
-    and .arrow bring the types of a table back, whole numbers as int64, lists and decimals without a scale as text. A
-    cell of CSV that is JSON is read as such; an SQLite database gives what its cells hold.
+    JSON lines bring back every value of an object as it was; of a table, they bring back what JSON has, and everything
+    else as text. .parquet and .arrow bring back the types of a table, whole numbers as int64, lists and decimals
+    without a scale as text. A CSV cell that is JSON is read as such; an SQLite database gives what its cells hold.
 
     \b
     Examples:

@@ -52,18 +52,18 @@ class Listed:
 @click.option(
     "--tree",
     is_flag=True,
-    help="List below each object the largest of those that it owns, below a key-value table its partitions.",
+    help="List the largest objects that each object owns below it, and the partitions below a key-value table.",
 )
 @click.option(
-    "--children", type=click.IntRange(0), default=10, show_default=True, help="How many of these, with --tree."
+    "--children", type=click.IntRange(0), default=10, show_default=True, help="How many of them, with --tree."
 )
 @click.option("--sort", type=click.Choice(["bytes", "name", "length", "dirty"]), default="bytes", show_default=True)
 @json_option
 def ls(source: Source, checkpoint: str | None, tree: bool, children: int, sort: str, is_json: bool) -> None:
     """List the objects and tables of a checkpoint: kind, length, stored bytes, slots dirty in it, and codec.
 
-    The largest come first. The bytes of an object are those of its slots, keys and values; what it owns is included. A
-    key-value table is one entry. Of a space an object is listed once, with what all its shards hold of it.
+    The largest come first. The bytes of an object are those of its slots, keys and values, including what it owns. A
+    key-value table is one entry. In a space an object is listed once, with what all its shards hold of it.
 
     \b
     Examples:

@@ -52,13 +52,13 @@ class _Look:
 @click.option(
     "--interval", type=NumberRange(0, 86_400), default=1.0, show_default=True, help="Seconds between two looks."
 )
-@click.option("--count", type=click.IntRange(0), default=0, help="Look so many times; 0 until interrupted.")
+@click.option("--count", type=click.IntRange(0), default=0, help="How many times to look; 0 until interrupted.")
 @click.option("--objects", "most", type=click.IntRange(0), default=10, show_default=True, help="How many to list.")
 @json_option
 def top(source: Source, interval: float, count: int, most: int, is_json: bool) -> None:
-    """Watch a store while it is written: checkpoints and bytes a second, the hottest objects, growth.
+    """Watch a store while it is written: checkpoints and bytes per second, the hottest objects, growth.
 
-    An object of a store that did not shrink in five looks and grew is called out: it "only grows". Of a space the
+    An object of a store that grew and did not shrink in five looks is called out: it "only grows". For a space the
     busiest shards are listed, with the slots that lie in the runs of each.
 
     \b

@@ -21,18 +21,18 @@ from checkpoint.tool.source import Source, query
 @cli.command()
 @takes_source
 @click.option("-n", "--limit", type=click.IntRange(0), default=20, show_default=True, help="How many; 0 for all.")
-@click.option("--objects", is_flag=True, help="Say of each checkpoint what it wrote, by object; of a space by shard.")
+@click.option("--objects", is_flag=True, help="Show what each checkpoint wrote, by object; for a space, by shard.")
 @click.option("--graph", "is_graph", is_flag=True, help="Draw lineages: full checkpoints, forks and rollbacks.")
 @click.option("--with", "others", multiple=True, help="Another store to draw beside this one; may be repeated.")
 @json_option
 def log(source: Source, limit: int, objects: bool, is_graph: bool, others: tuple[str, ...], is_json: bool) -> None:
     """List the checkpoints, newest first: number, epoch, kind, time, slots and bytes that each wrote.
 
-    Of a space these are its epochs, over all shards, or over those that --operator and --shard choose.
+    For a space these are its epochs, over all shards, or over those that --operator and --shard choose.
 
-    A graph marks a full checkpoint, with which a lineage begins, by ◆, and any other one by ●. What was rolled back is
-    noted where it hung. A fork knows what it was made of, which is drawn beside it where it is still there. The graph
-    of a space has a column for each shard: a shard that did not change in an epoch has no mark.
+    A graph marks a full checkpoint, which begins a lineage, with ◆, and any other one with ●. What was rolled back is
+    noted where it branched off. A fork knows its origin, which is drawn beside it if it still exists. The graph of a
+    space has a column for each shard: a shard that did not change in an epoch has no mark.
 
     \b
     Examples:

@@ -36,12 +36,12 @@ def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
 @cli.command()
 @takes_copy
 def restore(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
-    """Write the state at a checkpoint into a new place, whole or some objects of it.
+    """Write the state at a checkpoint, or some objects of it, to a new place.
 
-    TARGET is a new store file. Of a space it is a new location, with just this epoch; with --shard (and --operator,
-    where there are several) one shard becomes a store file. A table keeps its schema and its watermarks, a key-value
-    table its catalogue entry. A pipeline can go on from a space that is restored whole, and not from only some objects
-    or operators of it.
+    TARGET is a new store file. For a space it is a new location, with only this epoch; with --shard (and --operator, if
+    there are several) one shard becomes a store file. A table keeps its schema and its watermarks, a key-value table
+    its catalogue entry. A pipeline can continue from a space that is restored whole, but not from only some of its
+    objects or operators.
 
     \b
     Examples:
@@ -175,9 +175,9 @@ def _space_epoch(source: Source, checkpoint: str | None) -> int:
 def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write an independent copy as of a checkpoint, with the history before it.
 
-    TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there. With
-    --object one more checkpoint deletes the other objects; those before it stay as they were. Such a space can be read,
-    and no pipeline goes on there.
+    TARGET is a new store file, or for a space a new location: all shards are copied, and a pipeline can continue there.
+    With --object one more checkpoint deletes the other objects; those before it stay as they were. Such a space can be
+    read, but no pipeline continues there.
 
     \b
     Examples:

@@ -132,9 +132,9 @@ class Facts:
 def report(source: Source, target: str, is_json: bool) -> None:
     """Write a page about a store: what checkpoints cost over time, which objects are large, which change, which grow.
 
-    The page is one file of HTML that works offline, on a telephone too, light or dark: bytes and slots of each
-    checkpoint, a treemap of the objects, a heat map of what changes, growth with the collections that only grow, full
-    against differential cost, and tables that can be sorted.
+    The page is one HTML file that works offline, also on a phone, light or dark: bytes and slots of each checkpoint, a
+    treemap of the objects, a heat map of what changes, growth with the collections that only grow, full against
+    differential cost, and tables that can be sorted.
 
     \b
     Examples:

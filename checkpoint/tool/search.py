@@ -46,10 +46,11 @@ _BEGINNING = _Step(0, 0, "", 0)
 @cli.command(context_settings={"ignore_unknown_options": True})
 @takes_source
 @click.option(
-    "--good", help="A checkpoint at which it is known to succeed, 0 for the empty state; by default the oldest to read."
+    "--good",
+    help="A checkpoint at which it is known to succeed, 0 for the empty state; the oldest readable one by default.",
 )
-@click.option("--bad", help="One at which it fails; the newest by default.")
-@click.option("--input", "name", help="The object that the command is given as lines of JSON on standard input.")
+@click.option("--bad", help="A checkpoint at which it fails; the newest by default.")
+@click.option("--input", "name", help="The object that the command gets as lines of JSON on standard input.")
 @json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def bisect(
@@ -57,11 +58,11 @@ def bisect(
 ) -> None:
     """Find the first checkpoint at which COMMAND fails, given the state as a fork in place of {}, or as JSON.
 
-    The fork is a store file, of a space a folder with a space; it is made anew for each trial and removed afterwards,
-    and not at all where the command has no {}. With --input the command reads what one object holds, a line for each
-    entry as `checkpoint show --format json` prints it, and nothing where there is no such object yet. A store that is
-    being written is read as it was when the search began. The output of the command goes to standard error. Put --
-    before it.
+    The fork is a store file, or for a space a folder with a space; one is made for each trial and removed afterwards,
+    but none if the command has no {}. With --input the command reads what one object holds, a line for each entry as
+    `checkpoint show --format json` prints it, and nothing if there is no such object yet. A store that is being written
+    is read as it was when the search began. The output of the command goes to standard error. Put -- before the
+    command.
 
     \b
     Examples:

@@ -37,14 +37,14 @@ from checkpoint.tool.source import OpenStore, Source, query
 @click.option("-n", "--limit", type=Limit(), default=50, show_default=True, help="How many; 0 for all.")
 @click.option("--from", "lower", help="The least index or key: a number, or text.")
 @click.option("--to", "upper", help="The greatest index or key.")
-@click.option("--where", "conditions", multiple=True, help="Of a table: COLUMN=VALUE; also != < <= > >=; repeatable.")
+@click.option("--where", "conditions", multiple=True, help="For a table: COLUMN=VALUE; also != < <= > >=; repeatable.")
 @click.option(
     "--format",
     "shape",
     type=click.Choice(["table", "json", "csv", "arrow"]),
     default="table",
     show_default=True,
-    help="json: a line each; arrow: an Arrow IPC stream.",
+    help="json: one line per entry; arrow: an Arrow IPC stream.",
 )
 @json_option
 def show(
@@ -57,12 +57,12 @@ def show(
     shape: str,
     is_json: bool,
 ) -> None:
-    """Show what an object holds, as its kind reads; NAME may be NAME@EPOCH.
+    """Show what an object holds, in the form of its kind; NAME may be NAME@EPOCH.
 
-    A list is shown by index, a queue from the head, a stack from the top, a dictionary in the order of insertion; a
-    table as rows with column names, without those below its watermark; a key-value table, named scope/table, by family.
-    Of a space all shards of an operator are read, one after the other: what is not a row of a table then begins with
-    its operator and shard.
+    A list is shown by index, a queue from the head, a stack from the top, a dictionary in insertion order; a table as
+    rows with column names, without those below its watermark; a key-value table, named scope/table, by family. In a
+    space all shards of an operator are read, one after the other: anything but a row of a table then begins with its
+    operator and shard.
 
     \b
     Examples:
@@ -233,12 +233,12 @@ def _echo_csv(cells: Sequence[Any]) -> None:
 @click.option("-n", "--limit", type=Limit(), default=50, show_default=True, help="How many; 0 for all.")
 @json_option
 def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
-    """Say of each slot of an object which checkpoint wrote it last.
+    """Show which checkpoint last wrote each slot of an object.
 
-    That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
-    is marked by ≤; so is that of a complete image, which holds what older checkpoints wrote, too. NAME may be
-    NAME[KEY], for one slot: its key is a number or text, or any other as its JSON or as what that holds, such as
-    2024-01-31 of a date; for a table it is one of the columns of the primary key, or all of them as they are printed.
+    This is known as far as runs have not been merged. The number of a merged run is that of its newest checkpoint, and
+    is marked with ≤; so is that of a complete image, which also holds what older checkpoints wrote. NAME may be
+    NAME[KEY], for one slot. KEY is a number or text; any other key is given as its JSON, or as what that holds, such as
+    2024-01-31 for a date. For a table it is one of the columns of the primary key, or all of them as they are printed.
 
     \b
     Examples:

@@ -36,13 +36,13 @@ _COLLECT = "its images are made by the pipeline, and `checkpoint gc` removes wha
 def verify(source: Source, is_json: bool) -> None:
     """Prove that what is stored is what was written, and say what was checked.
 
-    Of a store: every run against its digest, merged runs against what they were made of, that no row lies outside of a
-    run, that lengths agree with the slots of every object, that columns hold the watermarks of their tables, and the
-    structure of the file. Of a space: every manifest, every run file that a readable epoch needs, the newest state of
-    every shard, and every image that was made beside the epochs against the runs that it takes the place of, where
-    these are still there.
+    In a store it checks every run against its digest, merged runs against what they were made from, that no row lies
+    outside a run, that lengths agree with the slots of every object, that columns hold the watermarks of their tables,
+    and the structure of the file. In a space it checks every manifest, every run file that a readable epoch needs, the
+    newest state of every shard, and every image that was made alongside the epochs against the runs that it replaces,
+    if these are still there.
 
-    The exit status is 2 where damage was found.
+    The exit status is 2 if damage was found.
 
     \b
     Examples:
@@ -165,14 +165,14 @@ def compact(source: Source, dry_run: bool, is_json: bool) -> None:
 @cli.command()
 @takes_source
 @click.option("--keep", type=click.IntRange(1, MOST), help="How many of the newest checkpoints to keep at least.")
-@click.option("--older-than", type=NumberRange(0, 1e6), help="Keep all that are younger than so many days.")
+@click.option("--older-than", type=NumberRange(0, 1e6), help="Keep all that are younger than this many days.")
 @dry_run_option
 @json_option
 def prune(source: Source, keep: int | None, older_than: float | None, dry_run: bool, is_json: bool) -> None:
-    """Let go of old checkpoints; the state stays as it is. It writes.
+    """Drop old checkpoints; the state stays as it is. It writes.
 
-    Without options as many stay as the history of the store says. A dry run prunes a copy in the temporary folder, so
-    that its figures are those of the work itself.
+    Without options, as many stay as the history of the store says. A dry run prunes a copy in the temporary folder, so
+    its figures are those of the work itself.
 
     \b
     Examples:
@@ -237,8 +237,8 @@ def _print_usage(before: dict[str, int], after: dict[str, int], is_json: bool, w
     type=NumberRange(0),
     default=86_400,
     show_default=True,
-    help="Spare files that are younger than so many seconds when the newest one of the space was written: more than any"
-    " epoch takes. Images that have waited for longer to be named go as well, and are made again.",
+    help="Spare files that were less than this many seconds old when the newest one of the space was written: more than"
+    " any epoch takes. Images that have waited longer to be named go as well, and are made again.",
 )
 @dry_run_option
 @json_option
@@ -278,22 +278,22 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
 @click.option(
     "--salvage",
     is_flag=True,
-    help="Where the newest checkpoint cannot be proved, keep what can be read of it rather than go back.",
+    help="If the newest checkpoint cannot be proved, keep what can be read of it instead of going back.",
 )
 @dry_run_option
 @json_option
 def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
-    """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one. It writes.
+    """Drop what is damaged, so that the newest checkpoint that can be proved becomes the newest one. It writes.
 
-    A merged run is made again from the runs beside it. The exit status is 1 where damage was found, and 2 where nothing
-    can be proved: then nothing is changed. A dry run repairs a copy in the temporary folder.
+    A merged run is made again from the runs beside it. The exit status is 1 if damage was found, and 2 if nothing can
+    be proved: then nothing is changed. A dry run repairs a copy in the temporary folder.
 
-    A digest covers a whole run, so that nobody can tell which of its rows was changed. With --salvage the newest state
-    as it reads becomes a new full checkpoint all the same. Objects that cannot be read whole are left out, and those
-    that nothing proves are named.
+    A digest covers a whole run, so nobody can tell which of its rows was changed. With --salvage the newest state, as
+    it reads, becomes a new full checkpoint all the same. Objects that cannot be read whole are left out, and those that
+    nothing proves are named.
 
-    Where the structure of the file itself is damaged, which `verify` tells by what SQLite says, neither goes on. A fork
-    at a checkpoint before the damage is sound then, and `export` reads the objects whose rows SQLite still finds.
+    If the structure of the file itself is damaged, which `verify` reports in SQLite's words, neither goes on. A fork at
+    a checkpoint before the damage is then sound, and `export` reads the objects whose rows SQLite still finds.
 
     \b
     Examples:
