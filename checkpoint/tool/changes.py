@@ -165,7 +165,7 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
 def _began_anew(source: Source, points: tuple[str | None, str | None]) -> bool:
     """Return whether a space got another number of shards between two epochs, so that its objects have other ids.
 
-    It may have got its old number back since.
+    It may have got its old number back meanwhile.
     """
     epochs = [find_epoch(source.chain, point) for point in points] if source.is_location else [0]
     if not all(epochs):

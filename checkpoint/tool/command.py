@@ -250,7 +250,7 @@ def said_of(target: Path, staged: Path) -> Iterator[None]:
 
 
 def _worded(error: BaseException) -> str:
-    """Return what an error says; one of the operating system without its number, ours with a command as advice."""
+    """Return what an error says; one of the operating system without its number, ours with advice for a command."""
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror[:1].lower() + error.strerror[1:]
         return what if error.filename is None else f"{error.filename}: {what}"

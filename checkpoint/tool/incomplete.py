@@ -34,7 +34,7 @@ class _Subject(NamedTuple):
 
 
 def require_complete(before: Reader, after: Reader, run: Run) -> None:
-    """Refuse changes after which an object would lack the slots that its metadata says, unless that is so already.
+    """Refuse changes after which an object would not have the slots its metadata says, unless that is so already.
 
     Args:
         before: the state before the changes.

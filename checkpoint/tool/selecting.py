@@ -185,7 +185,7 @@ def _mark_kept(old_name: str, name: str, before: State, after: State) -> StoredI
 
 
 def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
-    """Yield the change of a dictionary's length if only some changes are made to it, if there is one."""
+    """Yield the change of the length of a dictionary that gets only some of its changes, if there is one."""
     one = kept[0]
     old = base.metadatum(one.object, _LENGTH) if base.entry(one.object) is not None else None
     grown = sum((change.new is not None) - (change.old is not None) for change in kept)

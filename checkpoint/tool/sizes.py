@@ -106,7 +106,7 @@ class Sizes:
 
 
 def dirty_slots(store: CheckpointStore, state: State) -> Counter[str]:
-    """Return how many slots the checkpoint that is read has written, by object; what it owns counts as its own."""
+    """Return how many slots the checkpoint that is read has written, by object; what one owns counts as its own."""
     statement = "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object"
     names = {row[0]: name for name, row in state.index.items()}
     found: Counter[str] = Counter()

@@ -58,7 +58,7 @@ def in_session_folder() -> bool:
 
 
 class PipelineElsewhere:
-    """What a pipeline is in other processes: a stand-in that does nothing.
+    """What a pipeline is in other processes: a stand-in of which nothing works.
 
     Functions that see a stream, and so its pipeline, go to executors with the schema and without the driver's side.
 

@@ -24,7 +24,7 @@ from objectspace.errors import ObjectSpaceError
 class TaskFailedError(ObjectSpaceError, PySparkException):
     """A task of an operator failed for good; the epoch was not published, and the state is that of the epoch before.
 
-    It is one of Spark's errors, too, so code that catches those still works.
+    It is one of Spark's errors, too, so code that catches those goes on catching it.
     """
 
     def __init__(self, message: str) -> None:

@@ -191,7 +191,7 @@ class FilteredReader(SpaceReader):
     """Reads only what lies within the bounds that filters set on a table.
 
     Spark keeps the reader, with its bounds, for all later queries of the same DataFrame, and tells it nothing of them.
-    So it must be asked for, by a user who takes another DataFrame for each filter.
+    So it is there for those who ask for it and take another DataFrame for each filter.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
