@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from checkpoint.errors import CheckpointError
 
 _WITHOUT_HOST = frozenset(["alluxio", "dbfs", "hdfs", "maprfs", "memory", "viewfs"])
-"""Protocols of file systems of which one is the usual one, so that a URL need not name it: three slashes then."""
+"""Protocols of file systems of which one is the usual one, so a URL need not name it and then has three slashes."""
 
 REMOTE_PROTOCOLS = _WITHOUT_HOST.union(
     (
@@ -17,17 +17,17 @@ REMOTE_PROTOCOLS = _WITHOUT_HOST.union(
         *("swebhdfs", "swift", "tos", "wasb", "wasbs", "webdav", "webhdfs"),
     )
 )
-"""Protocols of storage elsewhere, known to fsspec or not; other protocols are names that people give to folders."""
+"""Protocols of remote storage, known to fsspec or not; other protocols are names that people give to folders."""
 
 _ONE_SLASH = re.compile("((?:[A-Za-z]+::)*)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
-"""How a URL begins that Hadoop and Spark print and take, and ``Path`` makes of one; a drive has one letter."""
+"""How a URL begins as Hadoop and Spark print and accept it, and as ``Path`` alters one; a drive has one letter."""
 
 
 def local_path(address: str) -> str | None:
-    """Return the path of this machine that an address names, ``None`` where it is a URL of another file system.
+    """Return the path on this machine that an address names, or ``None`` if it is a URL of another file system.
 
-    Hadoop and Spark print a path with ``file:`` and one slash. One without a protocol stays as it is spelt. One of
-    storage elsewhere wants two slashes: with one it would be a folder of this machine that is called so.
+    Hadoop and Spark print a path with ``file:`` and one slash. An address without a protocol stays as it is spelt. A
+    URL of remote storage needs two slashes: with one it would be a folder of this machine with that name.
 
     Args:
         address: a path, ``file:/...``, ``file://...``, or any other URL.

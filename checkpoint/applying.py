@@ -1,7 +1,7 @@
-"""Applying differences: changes become the run of a new checkpoint, or are refused where they do not fit.
+"""Applying differences: changes become the run of a new checkpoint, or are refused if they do not fit.
 
-A change fits where its slot holds what it held then, and where its object is the one that it was then: a fork gives the
-same ids to objects of its own.
+A change fits if its slot holds what it held then, and if its object is the same one as then: a fork gives the same ids
+to objects of its own.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from checkpoint.reader import Reader
 from checkpoint.run import OWNED_KEY, CheckpointKind, Payload, Run, Slot, is_owner, owned_ids
 
 _LENGTH = "length"
-"""The key of the metadata that says how many slots an object has; it is other where any slot came or went."""
+"""The metadata key that says how many slots an object has; it differs if any slot came or went."""
 
 
 def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
-    """Return changes as they are made to a state.
+    """Return changes as they apply to a given state.
 
-    A length moves from what it is there, by as much as it did. That a sorted object is read whole, since its slots do
-    not sort as its keys, is said as long as it has such a slot, and comes with the first one.
+    A length changes from its value there, by as much as it did originally. The mark that a sorted object is read whole,
+    since its slots do not sort as its keys, stays as long as the object has such a slot, and comes with the first one.
 
     Args:
         changes: what changed.
         base: the state to apply them to: other slots may have come and gone there since.
 
-    Time: O(changes · live runs · log n); where a sorted object had its first such slot, also O(such slots). Memory: the
+    Time: O(changes · live runs · log n); if a sorted object had its first such slot, also O(such slots). Memory: the
     changes.
     """
     changes = list(changes)
@@ -50,18 +50,19 @@ def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
 
 
 def run_applying(changes: Iterable[Change], base: Reader) -> Run:
-    """Return the run that applies changes to a state, as :func:`counted_now` has them.
+    """Return the run that applies changes to a state, adjusted by :func:`counted_now`.
 
     Args:
         changes: what changed.
         base: the state to apply them to.
 
     Raises:
-        CheckpointError: a slot does not hold what the change says that it held, or it is one of another object; or an
-            object would come whose id another one has, or a key that does not compare with those of a sorted object.
+        CheckpointError: a slot does not hold what the change says it held, or belongs to another object; or the changes
+            would add an object whose id another one has, or to a sorted object a key that does not compare with its
+            other keys.
 
-    Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that own
-    others). Memory: the changes.
+    Time: O(changes · live runs · log n); if objects are added, or owned ones change, also O(slots of the objects that
+    own others). Memory: the changes.
     """
     changes = counted_now(changes, base)
     index = {change.object: change for change in changes if change.table is Table.INDEX}
@@ -69,7 +70,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     gained, lost = _comings_and_goings(changes, index, entries_of)
     there = base.reachable() if gained or any(change.name is None for change in changes) else set()
     for change in {change.object: change for change in changes if change.object not in gained}.values():
-        if change.owner is not None and change.object in there:  # One that is gone does not fit.
+        if change.owner is not None and change.object in there:  # A change of one that is gone does not fit.
             _require_same_owner(change, change.owner, _either(entries_of(change.owner.object)), base)
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
@@ -92,7 +93,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
 def _comings_and_goings(
     changes: list[Change], index: dict[int, Change], entries_of: Callable[[int], _Entries]
 ) -> tuple[set[int], set[int]]:
-    """Return the ids of the objects that changes bring into being, and of those that they end."""
+    """Return the ids of the objects that changes create, and of those that they end."""
     gained = {object_id for object_id, change in index.items() if change.old is None}
     lost = {object_id for object_id, change in index.items() if change.new is None}
     owned_before: set[int] = set()
@@ -106,7 +107,7 @@ def _comings_and_goings(
 
 
 def _owned_by(entry: IndexEntry | None, value: Payload | IndexEntry | None) -> set[int]:
-    """Return the id that a slot of the object of this entry says, if its slots refer to others."""
+    """Return the id that a slot of the object with this entry names, if its slots refer to others."""
     return _ids_in(value) if _is_of_owner(entry) else set()
 
 
@@ -115,7 +116,7 @@ def _is_of_owner(entry: IndexEntry | None) -> bool:
 
 
 def _ids_in(value: Payload | IndexEntry | None) -> set[int]:
-    """Return the id of an owned object that a stored value says; what is no such value says none."""
+    """Return the id of the owned object that a stored value names; any other value names none."""
     try:
         ids = owned_ids([value] if isinstance(value, str) and OWNED_KEY in value else [])
     except (CorruptStoreError, TypeError):
@@ -138,7 +139,7 @@ def _entries_among(object_id: int, index: dict[int, Change], base: Reader) -> _E
 
 
 def _either(entries: _Entries) -> IndexEntry | None:
-    """Return the entry of an object after the changes, or before where these end it."""
+    """Return the entry of an object after the changes, or before them if they end it."""
     return entries[1] or entries[0]
 
 
@@ -148,16 +149,17 @@ def _stored_entry(base: Reader, object_id: int) -> IndexEntry | None:
 
 
 def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
-    """Return the change of a length as one of the length that the state has; every other change as it is."""
+    """Return a change of a length as a change from the length in the state; every other change as it is."""
     if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind == "Array":
-        return change  # That of an array is no count: it is other where a fork made another array.
+        return change  # The length of an array is not a count: it differs if a fork made another array.
     found = base.metadatum(change.object, _LENGTH)
     counts = [_count(text) for text in (change.old, change.new, found)]
     if found == change.old or None in counts:
         return change
     (old, next_before), (new, next_after), (now, following) = counts  # type: ignore[misc]  # none of them is None
     length = now + new - old
-    # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
+    # An object that keeps the order of insertion never reuses a rank: those that a change brings may have been taken
+    # since.
     if length < 0 or (is_ranked and _are_ranks_taken(next_before, next_after, following)):
         return change
     has_ranks = is_ranked or following != now
@@ -167,7 +169,7 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
 
 
 def _as_ordered_now(changes: list[Change], base: Reader) -> Iterator[Change]:
-    """Yield changes with what they make of the order of sorted objects, whose other slots may be others by now."""
+    """Yield changes with their effect on the order of sorted objects, whose other slots may have changed by now."""
     suspects = {one.object: one for one in changes if one.table is Table.ITEM and _may_break_order(one)}
     tellers = {change.object: change for change in changes if _tells_order(change)}
     in_order = _sorted_among(tellers | suspects, changes, base)
@@ -192,19 +194,19 @@ def _tells_order(change: Change) -> bool:
 
 
 def _is_renaming(change: Change) -> bool:
-    """Tell whether a change of the index leaves an object what it is."""
+    """Return whether a change of the index at most renames an object."""
     before, after = (one if isinstance(one, IndexEntry) else None for one in (change.old, change.new))
     return is_same(before, after)
 
 
 def _may_break_order(item: Change) -> bool:
-    """Tell whether a slot that stays or comes would not sort as its key, if its object is a sorted one."""
+    """Return whether a slot that stays or is added would not sort as its key, if its object is a sorted one."""
     new = _payload(item.new)
     return new is not None and not keeps_order(_slot(item), new)
 
 
 def _order_now(change: Change, base: Reader, touched: set[Slot], is_broken: bool) -> Change:
-    """Return a change of the order of an object as one of the order that the state has."""
+    """Return a change of the order of an object as a change from the order in the state."""
     found, new = base.metadatum(change.object, ORDER), _payload(change.new)
     if is_broken or (found is not None and new is None and breaks_order(base, change.object, touched)):
         new = IN_MEMORY
@@ -212,7 +214,7 @@ def _order_now(change: Change, base: Reader, touched: set[Slot], is_broken: bool
 
 
 def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Reader) -> set[int]:
-    """Return the ids of those objects that are sorted, of each of which a change is given."""
+    """Return the ids of those objects that are sorted, given a change of each object."""
     index = {change.object: change for change in changes if change.table is Table.INDEX} if items else {}
     owners = owner_slots(base, [own for own, item in items.items() if item.name is None]) if items else {}
     found = set()
@@ -228,9 +230,9 @@ def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Rea
 
 
 def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
-    """Return a stored length, and the rank of what is inserted next; ``None`` where it is no such length."""
+    """Return a stored length and the next rank to be given; ``None`` if the text is no such length."""
     try:
-        value = orjson.loads(text)  # type: ignore[arg-type]  # what is no text is no JSON
+        value = orjson.loads(text)  # type: ignore[arg-type]  # anything but text is not JSON
     except orjson.JSONDecodeError:
         return None
     found = value if isinstance(value, list) and len(value) == 2 else [value, value]
@@ -240,7 +242,7 @@ def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
 def _require_same_object(change: Change, entries: _Entries, base: Reader, *, is_replaced: bool) -> None:
     """Refuse a change of another object than the one that has its id: a fork gives the same ids to objects of its own.
 
-    Of an object that comes, what the id had before is another one.
+    If the object is being added, what had the id before is another one.
 
     Raises:
         CheckpointError: it is one.
@@ -259,14 +261,14 @@ def _require_same_object(change: Change, entries: _Entries, base: Reader, *, is_
 
 
 def _is_of(change: Change, entry: IndexEntry, base: Reader) -> bool:
-    """Tell whether a change is of the object of this entry, which may have been renamed since."""
+    """Return whether a change belongs to the object with this entry, which may have been renamed since."""
     if change.kind != entry.kind or change.codec not in (None, entry.options):
         return False
     return change.name == entry.name or (change.name is not None and base.knew(change.object, change.name, entry.kind))
 
 
 def _may_hold(change: Change, entries: _Entries) -> bool:
-    """Tell whether the values of a change are such as the object has before and after: ids of others, where it owns."""
+    """Return whether the values of a change suit the object before and after: ids of others, if it owns any."""
     pairs = zip(entries, (change.old, change.new), strict=True)
     return change.table is not Table.ITEM or all(
         value is None or not _is_of_owner(entry) or bool(_ids_in(value)) for entry, value in pairs
@@ -274,13 +276,13 @@ def _may_hold(change: Change, entries: _Entries) -> bool:
 
 
 def _in_words(subject: Change | IndexEntry) -> str:
-    """Return an object by its kind, its name, and what the index says of its slots."""
+    """Describe an object by its kind, its name, and what the index says of its slots."""
     options = subject.options if isinstance(subject, IndexEntry) else subject.codec
     return f"{subject.kind} {subject.name!r}" + (f" with {options}" if options not in (None, NO_OPTIONS) else "")
 
 
 def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None, base: Reader) -> None:
-    """Refuse a change of an owned object where its id is that of one which is at another place.
+    """Refuse a change of an owned object if the object with its id is at another place.
 
     Raises:
         CheckpointError: another owner has it, or another key.
@@ -297,7 +299,7 @@ def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None,
 
 
 def _require_free(taken: set[int], changes: Iterable[Change], base: Reader) -> None:
-    """Refuse to bring an object whose id is that of one which exists.
+    """Refuse to add an object whose id an existing one has.
 
     Raises:
         CheckpointError: it is.
@@ -308,7 +310,7 @@ def _require_free(taken: set[int], changes: Iterable[Change], base: Reader) -> N
 
 
 def _brought(object_id: int, changes: Iterable[Change]) -> str:
-    """Return in words what the changes bring under an id."""
+    """Return in words what the changes add under an id."""
     for change in changes:
         if change.table is Table.INDEX and change.object == object_id and isinstance(change.new, IndexEntry):
             return f"{change.new.kind} {change.new.name!r}"
@@ -318,7 +320,7 @@ def _brought(object_id: int, changes: Iterable[Change]) -> str:
 
 
 def _taken(what: str, object_id: int, base: Reader) -> CheckpointError:
-    """Return the error that says that an id is one of another object here."""
+    """Return the error that says that an id belongs to another object here."""
     entry, slot = _stored_entry(base, object_id), owner_slots(base, {object_id}).get(object_id)
     here = f"{entry.kind} {entry.name!r}" if entry else "another one"
     if slot is not None:
@@ -359,7 +361,7 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
 
 
 def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
-    """Tell whether a change of a length, which is another one now, is by keys whose ranks others have been given."""
+    """Return whether a change of a length, which differs by now, comes from keys whose ranks others now have."""
     if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind not in RANKED:
         return False
     before, after, now = (_count(text) for text in (change.old, change.new, found))
@@ -367,12 +369,12 @@ def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
 
 
 def _are_ranks_taken(next_before: int, next_after: int, following: int) -> bool:
-    """Tell whether ranks that were given between two states may have been given here, too: what follows now tells."""
+    """Return whether ranks given between two states may also have been given here, judging by the next one here."""
     return next_after > next_before != following
 
 
 def _apart(found: object, expected: object) -> tuple[str, str]:
-    """Return what a slot holds and what was expected as text; the ranks only where these alone differ."""
+    """Return what a slot holds and what was expected, as text; the ranks only if they alone differ."""
     pair: tuple[Any, Any] = found, expected
     if isinstance(found, tuple) and isinstance(expected, tuple) and found[0] != expected[0]:
         pair = found[0], expected[0]
@@ -381,7 +383,7 @@ def _apart(found: object, expected: object) -> tuple[str, str]:
 
 
 def _require_comparable(changes: list[Change], base: Reader) -> None:
-    """Refuse keys that do not compare with others of a sorted object, as where it was empty when they came.
+    """Refuse keys that do not compare with others of a sorted object, as when it was empty when they were added.
 
     Raises:
         CheckpointError: there are some.
@@ -411,7 +413,7 @@ def _require_one_each(run: Run, base: Reader) -> None:
     Raises:
         CheckpointError: they would.
 
-    Time: O(named objects) where the index changes.
+    Time: O(named objects) if the index changes.
     """
     told = Counter(row[0] for row in run.index)
     twice = next((row for row in run.index if told[row[0]] > 1), None)
@@ -434,7 +436,7 @@ def _require_one_each(run: Run, base: Reader) -> None:
 
 
 def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> None:
-    """Refuse to end an object that holds more than the changes take: others have written into it since.
+    """Refuse to end an object that holds more than the changes remove: others have written to it since.
 
     Raises:
         CheckpointError: it does.
@@ -480,9 +482,9 @@ def _hide_remains(run: Run, gained: set[int], base: Reader) -> None:
 
 
 def _note_returns(run: Run, owned: set[int]) -> None:
-    """Say that objects which others own may have been gone before, as the row of one deletion does.
+    """Record that objects owned by others may have been gone before, by the row of one deletion.
 
-    Nothing else writes into an object that was gone, and differences rely on that where no object was deleted.
+    Nothing else writes to an object that was gone, and differences rely on that if no object was deleted.
     """
     if owned:
         run.index.append((min(owned), "", None, None))

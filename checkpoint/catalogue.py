@@ -1,4 +1,4 @@
-"""The catalogue of runs: what the file says of them, read at opening and kept true by whoever merges or drops one."""
+"""The catalogue of runs: what the file says of them, read on opening and kept true by whoever merges or drops one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MERGING, _MERGED, _DROPPED = "merging", "merged", "dropped"
 _PUT = f"INSERT OR REPLACE INTO run ({', '.join(seals.RUN.columns)}, seal) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 _MATTERING = "run_slots IS NOT NULL OR kind = 'full' OR number IN (SELECT first FROM run) ORDER BY number"
-"""Which records of checkpoints say what runs hold: those that have one, and those that one begins with."""
+"""Which checkpoint records say what runs hold: those that have a run, and those that one begins with."""
 
 
 @dataclass
@@ -54,21 +54,22 @@ def load(session: Session) -> Catalogue:
         _require_numbers([*told.runs, *merged])
         _require_numbers(told.fulls)
         _require_numbers([row[:3] for row in told.others])
-        # One that says to hold what it cannot would be read for it one day; verify() finds its rows to be nobody's.
+        # A run that claims to hold what it cannot would be read for it one day; verify() finds that its rows belong to
+        # nobody.
         runs = [*told.runs, *(row for row in merged if row[1] <= row[2] == int(row[0]))]
         merging = {row[0]: tuple(json.loads(row[5])) for row in told.others if row[4] == _MERGING}
         _require_numbers(merging.values())
     except (ValueError, TypeError) as error:
         raise records_damaged(session) from error
     catalogue = RunMap(map(StoredRun._make, runs), [row[0] for row in told.fulls])
-    # A merge whose parts are not there can come from damage only: its own rows are of no use.
+    # A merge whose parts are not there can only come from damage: its own rows are useless.
     possible = {run: parts for run, parts in merging.items() if parts and all(part in catalogue for part in parts)}
     dropped = [row[0] for row in told.others if row[4] != _MERGED and row[0] not in possible]
     return Catalogue(catalogue, possible, dropped)
 
 
 class _Catalogued(NamedTuple):
-    """What the file says: of the runs of checkpoints, of full checkpoints (their numbers), and of other runs."""
+    """What the file says of the runs of checkpoints, of full checkpoints (their numbers), and of other runs."""
 
     runs: list[Row]
     fulls: list[Row]
@@ -78,8 +79,9 @@ class _Catalogued(NamedTuple):
 def _read_sealed(session: Session) -> _Catalogued:
     """Return what the file says, as it was written.
 
-    A record that was written as differential and says to be full now is not one; where that cannot be told, it has no
-    run. A merged run of which it cannot be told what was written is none. Their rows stay where they are.
+    A record that was written as differential and now claims to be full is not full; if that cannot be determined, it
+    has no run. A merged run for which it cannot be determined what was written does not count as one. Their rows stay
+    where they are.
     """
     kind, first = map(seals.CHECKPOINT.columns.index, ("kind", "run_first"))
     rows = session.rows_as_stored(seals.CHECKPOINT.select(_MATTERING, also=", run_slots"))
@@ -92,7 +94,7 @@ def _read_sealed(session: Session) -> _Catalogued:
 
 
 def _read_unsealed(session: Session) -> _Catalogued:
-    """Return what :func:`_read_sealed` does, of a store of an older format."""
+    """Return what :func:`_read_sealed` does, for a store of an older format."""
     is_first = session.row("PRAGMA user_version")[0] == 1
     first = schema.FIRST_IN_FORMAT_1 if is_first else "coalesce(run_first, number)"
     runs = session.rows(
@@ -130,7 +132,7 @@ def noted_checks(connection: sqlite3.Connection, run: RunNumber) -> int:
 def note_merged(connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun]) -> StoredRun:
     """Note that a merged run is complete, and return it.
 
-    What the file says of it by now may be wrong, so that nothing is taken over from there.
+    What the file says of it by now may be wrong, so nothing is taken over from there.
 
     Dirties: one row.
     """

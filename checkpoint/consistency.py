@@ -16,17 +16,17 @@ from checkpoint.run import IndexRow, Payload, is_owner, owned_ids
 Metadata = dict[str, Any]
 
 RANKED = frozenset({"Dictionary", "Set"})
-"""The kinds whose slots have ranks, which keep the order of insertion."""
+"""The kinds whose slots have ranks, which keep insertion order."""
 
 DENSE_LENGTH = 1024
-"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
+"""Arrays up to this length store every slot when they are first stored; longer ones only what is assigned."""
 
 
 def check_objects(reader: Reader, path: str) -> None:
     """Check every object of a state.
 
     Raises:
-        CorruptStoreError: one does not have the slots that its metadata says; with its name.
+        CorruptStoreError: one does not have the slots that its metadata says; the message names it.
 
     Time: O(state). The slots are streamed.
     """
@@ -38,7 +38,7 @@ def check_objects(reader: Reader, path: str) -> None:
 
 
 def faults_in(reader: Reader, row: IndexRow) -> Iterator[str]:
-    """Yield what is wrong with an object of the index, and with those that it owns: which one it is, and what it has.
+    """Yield what is wrong with an object of the index and with those that it owns: which one it is, and what it has.
 
     Time: O(their slots). They are streamed.
     """
@@ -60,7 +60,7 @@ def faults_in(reader: Reader, row: IndexRow) -> Iterator[str]:
 
 
 def _owned(value: Payload) -> int | None:
-    """Return the id that a slot of an owner says, ``None`` where it says none."""
+    """Return the id that a slot of an owner names, ``None`` if it names none."""
     try:
         found = next(iter(owned_ids([value])), None)
     except (CorruptStoreError, TypeError):
@@ -69,12 +69,12 @@ def _owned(value: Payload) -> int | None:
 
 
 def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None) -> str | None:
-    """Return what is wrong with an object in words, None where nothing is.
+    """Return in words what is wrong with an object, or None if nothing is.
 
     Args:
         reader: the state.
         object_id: the object.
-        kind: its kind; of one that the store knows nothing of, nothing is found.
+        kind: its kind; for one that the store does not know, nothing is found.
         codec: what its slots stand for, as the index says.
 
     Time: O(its slots). They are streamed.
@@ -100,7 +100,7 @@ def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 
 def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    """Where ranks have gaps the length comes with the next one, which no slot has yet."""
+    """If ranks have gaps, the length comes with the next rank, which no slot has yet."""
     if fault := _counted(reader, object_id, metadata):
         return fault
     length = metadata["length"]
@@ -110,7 +110,7 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    """Slots are indexes below the length; in a long one those that hold the default may be absent."""
+    """Slots are indexes below the length; in a long array, those that hold the default may be absent."""
     slots = range(metadata["length"])
     return (_exact if len(slots) <= DENSE_LENGTH else _inside)(reader, object_id, slots)
 
@@ -130,7 +130,7 @@ def _value(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 
 def _order_fault(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    """Keys that SQLite has no number for do not sort as their slots: of an object that has one that is said."""
+    """Keys that SQLite has no number for do not sort as their slots: an object that has one must say so."""
     is_told = metadata.get(ORDER) is not None
     number = None if is_told else next(numbers_out_of_order(reader, object_id), None)
     return (
@@ -170,4 +170,4 @@ _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
 }
 
 KINDS = frozenset(_RULES)
-"""The kinds of which the store knows what their slots are."""
+"""The kinds whose slots the store understands."""

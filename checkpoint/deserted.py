@@ -1,4 +1,4 @@
-"""How many rows deleted objects have left behind: nobody reaches them, and they lie in the file until all is merged."""
+"""How many rows deleted objects have left: nobody can reach them, and they stay in the file until all is merged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 MOST_OBJECTS = 1_000
-"""Of so many deleted objects of a run the rows are counted: a checkpoint that deletes more must not wait for it."""
+"""For how many deleted objects of a run the rows are counted: a checkpoint that deletes more must not wait for it."""
 
 
 class Deserted:
-    """What tells how many rows of the runs of a store are of deleted objects.
+    """Tells how many rows of the runs of a store belong to deleted objects.
 
     Args:
         session: the connection.
@@ -30,11 +30,11 @@ class Deserted:
         self._last_object = 0
 
     def rows(self, runs: Sequence[RunNumber]) -> int:
-        """Return how many rows those of some runs, oldest first, that come before any deletion have of deleted objects.
+        """Return how many rows of deleted objects are in those of some runs, oldest first, that precede any deletion.
 
-        All that is written after a deletion counts as what may replace others already.
+        Everything written after a deletion already counts among the rows that may replace others.
 
-        Time: O(runs), a search for each new one, and O(runs · log n) for each object that it deletes of those before.
+        Time: O(runs), a search for each new one, and O(runs · log n) for each earlier object that it deletes.
         """
         for run in runs:
             if run not in self._deleted:
@@ -52,12 +52,12 @@ class Deserted:
         return sum(map(self._rows.__getitem__, runs[first:]))
 
     def note(self, run: RunNumber, index: Sequence[IndexRow]) -> None:
-        """Note which objects a run deletes that was just written: so it need not be searched for them."""
+        """Note which objects a newly written run deletes, so that it need not be searched for them."""
         self._deleted[run] = [row[0] for row in index if row[2] is None][:MOST_OBJECTS]
         self._rows.pop(run, None)
 
     def keep(self, runs: Container[RunNumber]) -> None:
-        """Forget all other runs: another one may have their number one day."""
+        """Forget all other runs: their numbers may be reused one day."""
         self._deleted = {run: deleted for run, deleted in self._deleted.items() if run in runs}
         self._before, self._rows = (), {}
 
@@ -66,19 +66,19 @@ class Deserted:
         return max((self._session.rows(_GREATEST, (run,))[0][0] or 0 for run in runs), default=0)
 
     def _left_by(self, objects: Sequence[int]) -> int:
-        """Return how many slots some objects had in the runs before, by what these say of their lengths."""
+        """Return how many slots some objects had in the earlier runs, according to the lengths stored there."""
         runs, wanted = ("(" + ", ".join(map(str, many)) + ")" for many in (self._before, objects))
         found = self._session.rows(_LENGTHS.format(runs=runs, objects=wanted), ())
         return sum(_signed(key, text) for key, text, _ in found)
 
 
 def _signed(key: str, text: Any) -> int:
-    """Return what an entry of the metadata adds to the number of slots: of a queue the head is subtracted."""
+    """Return what a metadata entry adds to the number of slots: for a queue the head is subtracted."""
     try:
         value = orjson.loads(text)
         number = int(value[0] if isinstance(value, list) else value)  # The next rank may stand beside a length.
     except (TypeError, ValueError, LookupError):
-        return 0  # It is damaged, which others find out and say.
+        return 0  # It is damaged, which others find and report.
     return -number if key == "head" else number
 
 

@@ -1,7 +1,7 @@
 """Differences between two checkpoints, slot by slot: they can be read, inverted, and applied as a new checkpoint.
 
-Where one checkpoint is the other with later runs on top, only the rows of those runs are looked at, so that the time
-depends on what changed. Otherwise the two states are compared as streams, object by object.
+If one checkpoint is the other with later runs on top, only the rows of those runs are read, so the time depends on what
+changed. Otherwise the two states are compared as streams, object by object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids, slot_order
 
 NO_OPTIONS = "{}"
-"""What the index says of slots where it says nothing."""
+"""What stands for the slot options of an object if the index says nothing of them."""
 
 
 class Table(StrEnum):
@@ -43,7 +43,7 @@ class IndexEntry(NamedTuple):
 
     @property
     def options(self) -> str:
-        """What it says of the slots of the object: an empty JSON object where that is nothing."""
+        """What it says of the slots of the object: an empty JSON object if it says nothing."""
         return self.codec or NO_OPTIONS
 
 
@@ -54,18 +54,19 @@ class Change:
     Args:
         table: the table of the slot.
         object: the id of the object.
-        name: its name afterwards, or before where it is gone; None for an object that another one owns, which is found
-            by its id in the slots of its owner.
-        kind: its kind, as the name.
+        name: its name afterwards, or before if it is gone; None for an object that another one owns, which is found by
+            its id in the slots of its owner.
+        kind: its kind, likewise.
         slot: the slot of an item, the key of a metadata value; None for the index.
-        old: what was there: the text or bytes as stored, for the index an :class:`IndexEntry`; None for nothing.
+        old: what was there: the text or bytes as stored, or for the index an :class:`IndexEntry`; None for nothing.
         new: what is there now.
-        old_rank: the place of an item in the order of insertion, where its kind keeps one.
+        old_rank: the place of an item in the order of insertion, if its kind keeps one.
         new_rank: the same afterwards.
-        owner: of an object that another one owns, the slot of the owner that says its id, as a change of nothing. None
-            where that slot is among the changes, which tell it then, and where it is not known.
-        codec: what its slots stand for, as the index says: in a dictionary of objects those of one kind, for example.
-            ``"{}"`` where nothing is said, None where it is not known. Changes that differ in this alone are equal.
+        owner: for an object that another one owns, the slot of the owner that names its id, as a change of nothing.
+            None if that slot is itself among the changes, or is not known.
+        codec: what its slots stand for, according to the index: in a dictionary of objects, for example, objects of one
+            kind. ``"{}"`` if the index says nothing, None if it is not known. Changes that differ in this alone are
+            equal.
     """
 
     table: Table
@@ -82,21 +83,21 @@ class Change:
 
 
 Pair = tuple[StoredItem | None, StoredItem | None]
-"""What a slot holds in two states; not None in both at once."""
+"""What a slot holds in two states; never None in both."""
 
 
 def differences(a: Reader, b: Reader) -> Iterator[Change]:
     """Yield every change that leads from one state to another, object by object: index, metadata, then items.
 
-    Both states stay as they are while the changes are read, whatever happens to their stores. Where an object of one
-    has the id of another one in the other, as in forks, all metadata is told, also what is the same.
+    Both states stay as they are while the changes are read, whatever happens to their stores. If different objects have
+    the same id in the two states, as can happen in forks, all metadata is yielded, even what is the same.
 
     Args:
         a: the state before.
         b: the state after; it may be older than ``a``, or lie in another store.
 
-    Time: O(rows of the runs between the two, and slots of the objects that came or went); where one changed that
-    another one owns, also O(slots of the objects that own others); O(state) where these runs are not there any more.
+    Time: O(rows of the runs between the two, and slots of the objects that were added or deleted); if an owned object
+    changed, also O(slots of the objects that own others); O(state) if these runs no longer exist.
     Memory: the ids of the objects that are looked at.
     """
     if between := b.since(a):
@@ -115,7 +116,7 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
     renamed: dict[int, IndexEntry] = {}
     for change in changes:
         if isinstance(change.old, IndexEntry):
-            # The index comes before the items of its object, which are called by the name that they will have.
+            # The index entry comes before the items of its object, which go by the name that they will have.
             renamed[change.object] = change.old
         entry = renamed.get(change.object)
         yield replace(
@@ -132,7 +133,7 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 class _Subject(NamedTuple):
-    """What changes are of, as each of them says it: nothing but the id where another object owns it."""
+    """The object that changes belong to, as each of them names it: only by the id if another object owns it."""
 
     object: int
     name: str | None = None
@@ -146,7 +147,7 @@ class _Subject(NamedTuple):
         return Change(table, self.object, self.name, self.kind, slot, old, new, codec=self.codec)
 
     def item_change(self, old: StoredItem | None, new: StoredItem | None) -> Change:
-        """Return the change of one of its slots."""
+        """Return a change of one of its slots."""
         slot = new.slot if new else old.slot if old else None
         values = old.value if old else None, new.value if new else None
         ranks = old.rank if old else None, new.rank if new else None
@@ -184,7 +185,8 @@ class _Comparison:
             yield subject.change(Table.INDEX, None, _entry(before), _entry(after))
         in_a, in_b = self._presence(object_id)
         old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
-        # Of another object of the id all is told, so that it goes into none into which others have written since.
+        # If another object has the id, all is yielded, so that it is not applied to one that others have written to
+        # since.
         is_other = in_a and in_b and not is_same(_entry(before), _entry(after))
         for key in sorted(old.keys() | new.keys()):
             if is_other or old.get(key) != new.get(key):
@@ -193,7 +195,7 @@ class _Comparison:
             yield subject.item_change(*pair)
 
     def _owner(self, object_id: int) -> Change | None:
-        """Return the slot that says the id of an owned object, where it holds the same before and after."""
+        """Return the slot that names the id of an owned object, if it holds the same before and after."""
         slot = self._owner_slots.get(object_id)
         before = self._a.entry(slot.owner[0]) if slot else None
         if slot is None or before is None or self._a.item(before[0], slot.item.slot) != slot.item:
@@ -210,7 +212,7 @@ class _Comparison:
         return self._reachable[0] | self._reachable[1]
 
     def _presence(self, object_id: int) -> tuple[bool, bool]:
-        """Tell whether an object exists before, and after."""
+        """Return whether an object exists before, and whether after."""
         return object_id in self._reachable[0], object_id in self._reachable[1]
 
     def _items(self, object_id: int, in_a: bool, in_b: bool) -> Iterator[Pair]:
@@ -243,14 +245,15 @@ class _LaterRuns(_Comparison):
         return touched | self._owned_before | self._owned_after
 
     def _presence(self, object_id: int) -> tuple[bool, bool]:
-        # Both may be true of one id: that of an object which is gone is taken again by changes of a fork.
+        # Both may hold for one id: changes of a fork may use the id of a deleted object again.
         in_a = self._a.entry(object_id) is not None or object_id in self._owned_before
         in_b = self._b.entry(object_id) is not None or object_id in self._owned_after
         if in_a or in_b:
             return in_a, in_b
-        # The slot that refers to it did not change. Nothing is written to an object that is gone, so what had rows
-        # before still exists; what had none either was empty, or came and went between the two states. Only where
-        # objects went, or changes brought some back, one with rows may be one that was gone before.
+        # The slot that refers to it did not change. Nothing is written to a deleted object, so an object that had rows
+        # before still exists; one that had none either was empty, or came and went between the two states. Only if
+        # objects were deleted, or changes brought some back, may an object with rows be one that was already gone
+        # before.
         had_rows = _has_rows(self._a, object_id) and not self._may_return
         alive = had_rows or object_id in self._alive_after
         return alive, alive
@@ -294,7 +297,7 @@ def _differences(before: Iterator[StoredItem], after: Iterator[StoredItem]) -> I
 
 
 def _compare(old: StoredItem | None, new: StoredItem | None) -> int:
-    """Return which of two slots comes first, -1 or 1; 0 for one and the same. The end comes after every slot."""
+    """Return which of two slots comes first, -1 or 1; 0 if they are the same. The end comes after every slot."""
     if old is None or new is None:
         return 1 if old is None else -1
     left, right = slot_order(old.slot), slot_order(new.slot)
@@ -306,7 +309,7 @@ def _entry(row: IndexRow | None) -> IndexEntry | None:
 
 
 def is_same(before: IndexEntry | None, after: IndexEntry | None) -> bool:
-    """Tell whether two entries are of one object, which may have been renamed."""
+    """Return whether two entries belong to one object, which may have been renamed."""
     kinds = [entry and (entry.kind, entry.options) for entry in (before, after)]
     return kinds[0] == kinds[1]
 
@@ -317,7 +320,7 @@ def _subject(row: IndexRow) -> _Subject:
 
 
 def _called(change: Change, entry: IndexEntry | None) -> Change:
-    """Return a change of an object that has this entry, as it is where it has none of its own."""
+    """Return a change as one of the object with this entry; unchanged if there is none."""
     return replace(change, name=entry.name, kind=entry.kind, codec=entry.options) if entry else change
 
 

@@ -31,7 +31,7 @@ def check_run(session: Session, run: RunNumber) -> Iterator[int]:
 
 
 def check_of(session: Session, run: RunNumber) -> Check:
-    """Return the check of a run, for those who read its rows anyway.
+    """Return the check of a run, for callers that read its rows anyway.
 
     Raises:
         CorruptStoreError: what was recorded of it is damaged.
@@ -52,11 +52,11 @@ class Check(ABC):
 
     @abstractmethod
     def end_table(self) -> None:
-        """Go on to the next table."""
+        """Move on to the next table."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Take note that these were all."""
+        """Note that all rows have been taken."""
 
 
 class OwnCheck(Check):
@@ -71,14 +71,14 @@ class OwnCheck(Check):
         self._found.update(rows)
 
     def end_table(self) -> None:
-        """Go on to the next table."""
+        """Move on to the next table."""
         self._found.end_table()
 
     def finish(self) -> None:
         """Compare the digest.
 
         Raises:
-            CorruptStoreError: it is another one.
+            CorruptStoreError: it differs.
         """
         found = self._found.slots, self._found.hexdigest()
         wanted = self._session.row("SELECT run_slots, run_digest FROM checkpoint WHERE number = ?", (self.run,))
@@ -103,14 +103,14 @@ class MergedCheck(Check):
         """Take the next rows, and compare the digests of the portions that are complete.
 
         Raises:
-            CorruptStoreError: one is another one.
+            CorruptStoreError: one of them differs.
         """
         self._rows += rows
         while self._due and len(self._rows) >= self._due[-1][1]:
             self._compare(*self._due.pop()[1:])
 
     def end_table(self) -> None:
-        """Go on to the next table.
+        """Move on to the next table.
 
         Raises:
             CorruptStoreError: there are more or fewer rows than were recorded.
@@ -125,7 +125,7 @@ class MergedCheck(Check):
         """Compare the number of slots.
 
         Raises:
-            CorruptStoreError: it is another one.
+            CorruptStoreError: it differs.
         """
         slots, state = self._session.row("SELECT slots, state FROM run WHERE run = ?", (self.run,))
         if state == "merged" and slots != sum(count for source, count, _ in self._portions if source == _SLOTS):

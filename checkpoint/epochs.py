@@ -1,4 +1,4 @@
-"""Which epochs a checkpoint may have: whole numbers of 64 bits that grow."""
+"""Which epochs a checkpoint may have: increasing 64-bit integers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from checkpoint.errors import CheckpointError, EpochTypeError
 
 
 def require_epoch_type(epoch: int | None) -> None:
-    """Refuse what is no epoch, nor ``None`` for the next one.
+    """Refuse anything but an epoch or ``None``, which stands for the next one.
 
     Raises:
-        EpochTypeError: it is none.
+        EpochTypeError: it is neither.
     """
     is_whole = isinstance(epoch, int) and not isinstance(epoch, bool)
     if epoch is not None and not (is_whole and -(2**63) <= epoch < 2**63):
@@ -20,13 +20,13 @@ def epoch_after(number: int, last: int, epoch: int | None, where: str) -> int:
     """Return the epoch of the checkpoint after the last one.
 
     Args:
-        number: the number of the last one; 0 where there is none.
+        number: the number of the last one; 0 if there is none.
         last: its epoch.
         epoch: the epoch that was asked for; one more by default.
         where: what holds the checkpoints.
 
     Raises:
-        EpochTypeError: it is no int of 64 bits.
+        EpochTypeError: it is not a 64-bit int.
         CheckpointError: it is not after the last one.
     """
     if epoch is None:

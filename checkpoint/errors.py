@@ -1,12 +1,12 @@
-"""The errors of the store: one base class, one subclass a cause, each message with what to do next."""
+"""The errors of the store: one base class, one subclass per cause, and in each message what to do next."""
 
 from __future__ import annotations
 
 RESTORE = "restore it from a backup"
-"""What to do about a damaged file that nothing mends; the message names it before."""
+"""What to do about a damaged file that nothing can mend; the message names the file first."""
 
 SALVAGE = f"{RESTORE}, or go on with what can still be read by repair(salvage=True)"
-"""What to do about a damaged file of which no repair can prove anything."""
+"""What to do about a damaged file in which no repair can prove anything."""
 
 REPAIR = f"call repair() on the store, {SALVAGE}"
 """What to do about a damaged file that a repair may mend."""
@@ -17,11 +17,11 @@ class CheckpointError(Exception):
 
 
 class CorruptStoreError(CheckpointError):
-    """What is stored is damaged: the message names the place and what still can be read."""
+    """What is stored is damaged: the message names the place and what can still be read."""
 
 
 class StoreFailedError(CheckpointError):
-    """The file system failed under the store: whether the last change took effect shows when it is opened again."""
+    """The file system failed under the store: whether the last change took effect is known when it is opened again."""
 
 
 class StoreLockedError(CheckpointError):
@@ -29,7 +29,7 @@ class StoreLockedError(CheckpointError):
 
 
 class RunRefusedError(CheckpointError):
-    """A run holds a row that cannot be stored, or that the store has already; nothing was written."""
+    """A run holds a row that cannot be stored, or that the store already has; nothing was written."""
 
 
 class InheritedStoreError(StoreLockedError):
@@ -37,7 +37,7 @@ class InheritedStoreError(StoreLockedError):
 
 
 class FencedError(CheckpointError):
-    """Another writer has published this epoch first, so this one must stop."""
+    """Another writer published this epoch first, so this one must stop."""
 
 
 class UnknownCheckpointError(CheckpointError, LookupError):
@@ -45,4 +45,4 @@ class UnknownCheckpointError(CheckpointError, LookupError):
 
 
 class EpochTypeError(CheckpointError, TypeError):
-    """An epoch is no integer of 64 bits."""
+    """An epoch is not a 64-bit integer."""

@@ -1,12 +1,12 @@
-"""What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
+"""What a run may have: the filter of a run rules out most slots that are not in it, so it is seldom searched in vain.
 
 A filter is a row of flags, a power of two of them, sixteen to 32 for each row. The *hash* of a slot says which two of
-them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, about one in
+them it sets: if one is not set, the run does not have the slot. Of the slots that a run does not have, about one in
 sixty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash coding
 with allowable errors", 1970.)
 
-Larger runs are stored with their filter, in the table ``filter``. Of others it is made in memory, as soon as so many
-slots were looked for that reading those of the run costs no more.
+Larger runs are stored with their filter, in the table ``filter``. For others it is made in memory, as soon as so many
+slots have been looked up that reading those of the run costs no more.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 STORED_ROWS = range(512, 262_145)
-"""Runs of so many rows are stored with a filter: writing it is one step of a merge, so it has a greatest size."""
+"""Runs of so many rows are stored with a filter: writing it is one step of a merge, so it has a maximum size."""
 
 MOST_BYTES = 1 << 23
 """How many bytes of filters are kept in memory."""
 
 STEP = 8
-"""After so many slots that were looked for it is seen to what has been paid for; later less often."""
+"""After so many lookups, filters that have been paid for are loaded or made; later less often."""
 
 _FLAGS_A_ROW = 16
 
 _SECOND = 10
-"""The second flag is told by a hash without so many of its last bits."""
+"""The second flag is given by the hash without so many of its last bits."""
 
 _LOAD, _MAKE = 512, 8
-"""Loading a filter takes as long as one search for each so many rows of the run, making it as one for each so many."""
+"""Loading a filter takes as long as one search per so many rows of the run; making it, one per so many rows."""
 
 _INTEGER, _FLOAT = struct.Struct("<q"), struct.Struct("<d")
 
 _SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
-"""Where the hashes of an object start: those of its neighbours start far away."""
+"""Where the hashes of an object start: those of neighbouring objects start far away."""
 
 RunFilter = tuple[RunNumber, bytes, int]
-"""A run, the flags of its filter, eight a byte, and the mask that makes the number of a flag of a hash."""
+"""A run, the flags of its filter, eight to a byte, and the mask that turns a hash into the number of a flag."""
 
 Together = tuple[RunNumber, ...]
-"""Runs whose filters are of one size and lie side by side, the oldest first."""
+"""Runs whose filters have the same size and lie side by side, the oldest first."""
 
 Block = memoryview
-"""The filters of such runs: for each place a number that has the byte of each of them."""
+"""The filters of such runs: for each position a number that contains the byte of each of them."""
 
 RowsOf = Callable[[RunNumber], float]
 """Returns how many rows a run has."""
@@ -65,7 +65,7 @@ _STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
 
 def hash_of(object_id: int, slot: Slot) -> int:
-    """Return the hash of a slot, an integer of 32 bits: the same in every process, and for slots that are equal."""
+    """Return the hash of a slot, a 32-bit integer: the same in every process, and for equal slots."""
     if isinstance(slot, str):
         slot = slot.encode(errors="surrogatepass")
     elif not isinstance(slot, bytes):
@@ -98,7 +98,7 @@ class FilterMaker:
         self._flags, self._rows = bytearray(_flags_for(rows)), 0
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Take item rows, or just the object and the slot of each, in the order of objects.
+        """Add item rows, or only the object and the slot of each, in the order of objects.
 
         Time: O(rows).
         """
@@ -120,7 +120,7 @@ class FilterMaker:
         connection.execute("INSERT INTO filter VALUES (?, ?, ?)", (run, packed, _checksum(run, packed)))
 
     def packed(self) -> bytes:
-        """Return the flags, eight a byte: as many as the rows that came take, so halves of more are laid together."""
+        """Return the flags, eight to a byte: as many as the rows added need, so halves of more are combined."""
         flags, length = int(self._flags[::-1].translate(_AS_TEXT), 2), len(self._flags)
         while length > _flags_for(self._rows):
             length //= 2
@@ -129,16 +129,16 @@ class FilterMaker:
 
 
 def is_stored(rows: int) -> bool:
-    """Tell whether a run of so many rows is stored with a filter."""
+    """Return whether a run of so many rows is stored with a filter."""
     return rows in STORED_ROWS
 
 
 def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequence[Any]]) -> None:
-    """Write the filter of a run where it is of a size for one.
+    """Write the filter of a run if it is of a size for one.
 
     Args:
         connection: inside a transaction.
-        run: the number of the run, which is not the oldest one: that is asked last, and has nearly all slots.
+        run: the number of the run, which is not the oldest one: the oldest is asked last, and has nearly all slots.
         rows: its item rows, sorted.
 
     Time: O(rows). Dirties: one row, or none.
@@ -150,7 +150,7 @@ def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequenc
 
 
 def filter_of(session: Session, run: RunNumber, rows: int) -> FilterMaker:
-    """Return the filter of a run that is there already, made of its rows. Time: O(rows). The rows are streamed."""
+    """Return the filter of an existing run, made from its rows. Time: O(rows). The rows are streamed."""
     maker = FilterMaker(rows)
     with session.cursor(_SLOTS, (run,)) as fetch:
         while found := fetch(_PAGE_ROWS):
@@ -159,7 +159,7 @@ def filter_of(session: Session, run: RunNumber, rows: int) -> FilterMaker:
 
 
 def untrusted(session: Session) -> list[RunNumber]:
-    """Return the runs whose stored filter is not used, as its checksum is wrong.
+    """Return the runs whose stored filter is not used because its checksum is wrong.
 
     Time: O(bytes of the filters).
     """
@@ -189,14 +189,14 @@ def passing(filters: Iterable[RunFilter], hashed: int) -> list[RunNumber]:
 
 
 class Sieve:
-    """The filters of the runs of a state side by side, so that those of one size are asked together.
+    """The filters of the runs of a state side by side, so that those of one size are tested together.
 
-    The bytes at one place of up to eight filters lie together, as one number: one step gets a flag of each of them. (As
-    the bits do in "Bloofi: multidimensional Bloom filters" by Crainiceanu and Lemire, 2015.)
+    The bytes at one position of up to eight filters lie together, as one number: one step gets a flag of each of them.
+    (As the bits do in "Bloofi: multidimensional Bloom filters" by Crainiceanu and Lemire, 2015.)
 
     Args:
         filters: the filters, in any order.
-        known: the ``blocks`` of another sieve; those of the same runs are taken over.
+        known: the ``blocks`` of another sieve; those of the same runs are reused.
     """
 
     def __init__(self, filters: Iterable[RunFilter], known: Mapping[Together, Block] | None = None) -> None:
@@ -238,7 +238,7 @@ def _side_by_side(filters: Sequence[bytes]) -> Block:
 
 
 class Hashes:
-    """The hashes of many slots, which some filters are asked for.
+    """The hashes of many slots, to be tested against some filters.
 
     Args:
         hashes: the hashes, in any order.
@@ -251,13 +251,13 @@ class Hashes:
         self._getters: dict[int, Callable[[bytes], Sequence[int]]] = {}
 
     def kept(self, is_kept: Iterable[bool]) -> Hashes:
-        """Return some of the hashes, given for each whether it is one of them."""
+        """Return some of the hashes, given for each whether to keep it."""
         return Hashes(compress(self._hashes, is_kept))
 
     def passing(self, one: RunFilter, start: int, stop: int) -> list[int]:
-        """Return the places of those of the hashes from one place to another whose slots the run may have.
+        """Return the positions, in a range of the hashes, of those whose slots the run may have.
 
-        Time: O(hashes), nearly all of it without a step of Python for each.
+        Time: O(hashes), nearly all of it without a Python step for each.
         """
         if start >= stop:
             return []
@@ -274,7 +274,7 @@ class Hashes:
         """Return the byte of a filter in which the first flag of each of some hashes lies."""
         if mask not in self._places:
             self._places[mask] = places = [(hashed & mask) >> 3 for hashed in self._hashes]
-            self._getters[mask] = itemgetter(*places, *places[:1])  # Of one place it would return no sequence.
+            self._getters[mask] = itemgetter(*places, *places[:1])  # For one place it would not return a sequence.
         if (stop - start) * _FEW_OF < len(self._hashes):
             return map(flags.__getitem__, self._places[mask][start:stop])
         return self._getters[mask](flags)[start:stop]
@@ -285,7 +285,7 @@ class Filters:
 
     Args:
         session: the connection.
-        rows_of: tells how many rows a run has; without it there are no filters.
+        rows_of: returns how many rows a run has; without it there are no filters.
     """
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
@@ -295,12 +295,12 @@ class Filters:
         self.clear()
 
     def note(self, runs: Sequence[RunNumber]) -> int:
-        """Take note that a slot is looked for in some runs, and return how often any filter has come or gone.
+        """Note that a slot is looked up in some runs, and return how often any filter has been added or removed.
 
         Args:
             runs: the runs of a state, the newest first.
 
-        Time: O(1), now and then O(runs), and O(rows) of a run whose filter is made.
+        Time: O(1), occasionally O(runs), and O(rows) of a run whose filter is made.
         """
         self._searches += 1
         if self._searches >= self._next and self._rows_of is not None:
@@ -309,18 +309,18 @@ class Filters:
         return self._changes
 
     def sieve(self, filters: Iterable[RunFilter]) -> Sieve:
-        """Return the filters of a state side by side. Time: O(bytes of those that were not the last time)."""
+        """Return the filters of a state side by side. Time: O(bytes of those that were not there the last time)."""
         found = Sieve(filters, self._blocks)
         self._blocks = found.blocks
         return found
 
     def of(self, runs: Sequence[RunNumber]) -> Sequence[RunFilter]:
-        """Return a filter for each of some runs; nothing where all of them would let every slot pass."""
+        """Return a filter for each of some runs; nothing if all of them would let every slot pass."""
         found = [(run, flags := self._flags.get(run, _ALWAYS), 8 * len(flags) - 1) for run in runs]
         return found if any(run in self._flags for run in runs) else ()
 
     def one(self, run: RunNumber, slots: int) -> RunFilter | None:
-        """Take note that many slots are looked for in one run; return its filter where there is one to be had soon.
+        """Note that many slots are looked up in one run; return its filter if one can be had soon.
 
         Time: O(1); O(rows) for reading a stored one.
         """
@@ -341,7 +341,7 @@ class Filters:
             self._changes += 1
             self._room += len(self._flags.pop(run, b""))
             self._unstored.discard(run)
-            del self._since[run]  # At last: what an interruption leaves of a run is looked for there the next time.
+            del self._since[run]  # Last: what an interruption leaves of a run is looked for there the next time.
 
     def clear(self) -> None:
         """Forget everything."""
@@ -357,14 +357,14 @@ class Filters:
     def _learn(self, runs: Sequence[RunNumber], rows_of: RowsOf) -> None:
         # The oldest run is asked last, and has nearly all slots.
         for run in runs[:-1]:
-            # A run that was not there last time has come since.
+            # A run that was not there last time was added since.
             paid = self._searches - self._since.setdefault(run, self._seen)
             rows = rows_of(run)
             if run not in self._flags and rows <= min(_LOAD * paid, self._most_rows()):
                 self._find(run, int(rows), is_paid=rows <= _MAKE * paid)
 
     def _most_rows(self) -> int:
-        """Return of how many rows a run may be whose filter is still to be kept in memory."""
+        """Return how many rows a run may have for its filter still to be kept in memory."""
         return self._room * 8 // (2 * _FLAGS_A_ROW)
 
     def _find(self, run: RunNumber, rows: int, *, is_paid: bool) -> None:
@@ -386,7 +386,7 @@ def _flags_for(rows: int) -> int:
 
 
 def _load(session: Session, run: RunNumber) -> bytes | None:
-    """Return the stored filter of a run; None where there is none that can be trusted."""
+    """Return the stored filter of a run; None if there is none that can be trusted."""
     row = session.peek(_STORED, (run,)) if session.has_table("filter") else None
     if row is None or type(row[0]) is not bytes or not row[0] or row[1] != _checksum(run, row[0]):
         return None
@@ -398,10 +398,10 @@ def _checksum(run: RunNumber, packed: bytes) -> int:
 
 
 _FEW_OF = 4
-"""Of fewer than one in so many hashes the bytes of a filter are got one by one."""
+"""For fewer than one in so many hashes, the bytes of a filter are fetched one by one."""
 
 _MOST = 8
-"""So many filters lie side by side: as many as the bytes of a number of 64 bits."""
+"""So many filters lie side by side: as many as there are bytes in a 64-bit number."""
 
 _NUMBERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """The format of a number, by its bytes."""

@@ -1,8 +1,8 @@
 """Forks: an independent store file as of one checkpoint, with the history before it.
 
-The rows are streamed into a new file by SQL, run by run. Against ``VACUUM INTO`` and cutting off what came later, this
-writes nothing that the fork does not keep, leaves no later values in free pages, and works on a read-only snapshot and
-on a store in memory. The runs keep their numbers and digests, so that the fork can be verified as its origin can.
+The rows are streamed into a new file by SQL, run by run. Unlike ``VACUUM INTO`` followed by cutting off what came
+later, this writes nothing that the fork does not keep, leaves no later values in free pages, and works on a read-only
+snapshot and on a store in memory. The runs keep their numbers and digests, so the fork can be verified like its origin.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from checkpoint.tiers import RunNumber
 from checkpoint.verify import verify_up_to
 
 ORIGIN = "forked_from"
-"""The setting of a fork that says what it was made of: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
+"""The setting of a fork that records its origin: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
 
 _PORTION_ROWS = 4096
 
 BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".owner")
-"""What the name of a file that is used as a store, and of what may lie beside it, ends with."""
+"""The suffixes of the names of a store file and of the files that may lie beside it."""
 
 
 def fork(
@@ -47,12 +47,12 @@ def fork(
     """Write the checkpoints up to ``number`` into a new store file, which appears whole or not at all.
 
     Args:
-        session: where they are; the caller keeps others from writing meanwhile.
+        session: the store; the caller keeps others from writing meanwhile.
         path: the new file.
         number: the newest checkpoint of the fork, 0 for an empty store.
-        progress: is told how many rows were copied, and how many are to be copied in all.
-        origin: what the fork shall say that it was made of; this store by default.
-        finish: is given the path of the copy before it appears, may open it as a store, and closes it again.
+        progress: called with the number of rows copied so far and the total to copy.
+        origin: what the fork records as its origin; this store by default.
+        finish: called with the path of the copy before it appears; may open it as a store, and must close it again.
 
     Raises:
         CorruptStoreError: rows to be copied are not as they were written: a copy would be no backup.
@@ -61,7 +61,7 @@ def fork(
     Time: O(rows up to the checkpoint). Memory: a few thousand rows. Dirties: the new file, durable on return.
     """
     _require_absent(path)
-    verify_up_to(session, number)  # Else the damage went along, and looked like that of the copy later.
+    verify_up_to(session, number)  # Otherwise the damage would be copied too, and later look like damage of the copy.
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         _write(session, staged, number, progress, origin)
@@ -83,14 +83,14 @@ def _require_absent(path: Path) -> None:
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
     if not path.parent.is_dir():
         raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
-    # A log that was left behind by another store would be taken for the log of this one.
+    # A log left behind by another store would be taken for the log of this one.
     for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
         if os.path.lexists(taken):
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
 
 
 def _require_no_log(staged: Path, path: Path) -> None:
-    """Refuse a copy of which something lies in its log still: only the file itself gets the name."""
+    """Refuse a copy with something still in its log: only the file itself gets the name."""
     log = staged.with_name(staged.name + "-wal")
     if log.exists() and log.stat().st_size:
         raise CheckpointError(
@@ -99,7 +99,7 @@ def _require_no_log(staged: Path, path: Path) -> None:
 
 
 def _write(session: Session, staged: Path, number: int, progress: Progress, origin: str | None) -> None:
-    # The file has no name that counts before it is complete and synced, so it needs no journal until then.
+    # The file does not get its final name before it is complete and synced, so it needs no journal until then.
     with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
         note_opened(target, staged)
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -129,14 +129,14 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
 
 
 def _leave_out(target: sqlite3.Connection, table: str, runs: Iterable[RunNumber]) -> None:
-    """Leave out what is damaged and costs reads some time only."""
+    """Leave out what is damaged and whose absence only costs reads some time."""
     target.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 
 
 def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
-    """Yield each table that has rows by run, with the column that tells which, and what to copy of a row."""
+    """Yield each table that has rows by run, with the column that tells the run, and what to copy of a row."""
     is_first = session.row("PRAGMA user_version")[0] == 1
-    for table, column in WRITTEN:  # One that is read only is not upgraded before it is copied.
+    for table, column in WRITTEN:  # A read-only store is not upgraded before it is copied.
         if is_first and table == "checkpoint":
             yield table, column, f"*, iif(run_slots IS NULL, NULL, {schema.FIRST_IN_FORMAT_1})"
         elif session.has_table(table):
@@ -179,7 +179,7 @@ def _publish(staged: Path, path: Path) -> None:
     except FileExistsError as error:
         raise CheckpointError(f"{path} exists: a fork overwrites nothing; name another file") from error
     except OSError:
-        # Without hard links a rename has to do, between which and the look before it somebody may create the file.
+        # Without hard links a rename has to do; between the look before it and the rename somebody may create the file.
         _require_absent(path)
         os.rename(staged, path)
     _sync(path.parent, os.O_RDONLY)

@@ -1,6 +1,6 @@
-"""How much runs replace, and how much they just add to what is there, as where objects only grow.
+"""How much runs replace, and how much they only add to what is there, as when objects only grow.
 
-What only grows need not be merged with all that was there before.
+What only grows need not be merged with everything that was there before.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ RowsOfObjects = Callable[[RunNumber, Iterable[int] | None], int]
 
 @dataclass
 class _Stretch:
-    """Neighbouring runs that were looked through: how many rows may replace others, how far the slots of objects reach.
+    """Neighbouring runs already examined: how many rows may replace others, and how far the slots of objects reach.
 
-    Of ``is_unclear`` runs it cannot be told any more: all rows that follow count as such that replace others.
+    For ``is_unclear`` runs it can no longer be told: all rows that follow count as replacing others.
     """
 
     runs: tuple[RunNumber, ...] = ()
@@ -31,7 +31,7 @@ class _Stretch:
     is_unclear: bool = False
 
     def take(self, run: RunNumber, spans: list[Span] | None, rows_of: RowsOfObjects) -> None:
-        """Go on to the next run, with the spans of its objects; None where it has too many, or of another kind."""
+        """Go on to the next run, with the spans of its objects; None if it has too many, or objects of another kind."""
         highest, is_first = self.highest, not self.runs
         self.runs = (*self.runs, run)
         self.is_unclear = self.is_unclear or spans is None
@@ -49,11 +49,11 @@ class _Stretch:
 
 
 class Growth:
-    """What tells how many rows of the runs of a store may replace rows of older ones.
+    """Tells how many rows of the runs of a store may replace rows of older ones.
 
     Args:
         session: the connection.
-        rows_of: tells how many item rows a run has.
+        rows_of: returns how many item rows a run has.
     """
 
     def __init__(self, session: Session, rows_of: Callable[[RunNumber], int]) -> None:
@@ -62,16 +62,16 @@ class Growth:
         self._stretches: dict[tuple[RunNumber, bool], _Stretch] = {}
 
     def replaced(self, runs: Sequence[RunNumber]) -> int:
-        """Return how many rows of some runs, oldest first, may replace rows of the ones before.
+        """Return how many rows of some runs, given oldest first, may replace rows of earlier ones.
 
-        The others are of objects that a run adds slots to beyond all that were there, as where these just grow. Where
-        more than a few rows of a run may replace others, all of it counts. A run with rows of many objects counts as
-        one that does, and so do all after it; so does one with an object that was deleted or that owns others, whose
-        slots can be out of reach though no row replaces them. Rows of slots that have come and gone replace nothing
-        either, but are of no use.
+        The others belong to objects to which a run adds slots beyond all that were there, as when objects only grow. If
+        more than a few rows of a run may replace others, all of its rows count. A run with rows of many objects counts
+        as one that replaces others, and so do all after it; so does a run with an object that was deleted or that owns
+        others, whose slots can be out of reach although no row replaces them. Rows of slots that were added and then
+        deleted replace nothing either, but are useless.
 
-        Time: O(runs that have come since it was asked of those before them); for each that is new some searches, and a
-        row in some hundred.
+        Time: O(runs added since the last call for those before them); for each new one some searches, and one row in
+        some hundred.
         """
         asked = tuple(runs)
         place = asked[0] if asked else 0, len(asked) <= FAN_IN
@@ -84,12 +84,12 @@ class Growth:
         return known.replaced
 
     def keep(self, runs: Container[RunNumber]) -> None:
-        """Forget all other runs: another one may have their number one day."""
+        """Forget all other runs: their numbers may be reused one day."""
         self._spans = {run: spans for run, spans in self._spans.items() if run in runs}
         self._stretches.clear()
 
     def _rows_or_all_if_many(self, run: RunNumber, objects: Iterable[int] | None) -> int:
-        """Return how many rows a run has of some objects while these are few, else how many it has in all."""
+        """Return how many rows a run has of some objects if these are few, otherwise how many it has in all."""
         rows = self._rows_of(run)
         few, found = rows // FEW_OF, 0
         for object_id in objects or ():
@@ -100,7 +100,7 @@ class Growth:
         return rows if objects is None else found
 
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
-        """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
+        """Return the slot range in which a run has rows of each object, or ``None`` if that does not tell enough."""
         if run not in self._spans:
             index = self._session.rows(_INDEX, {"run": run, "most": MOST_OBJECTS + 1})
             is_plain = len(index) <= MOST_OBJECTS and not any(row[2] is None or is_owner(row) for row in index)

@@ -1,9 +1,9 @@
 """Files that were open in the process that this one was forked from, which it must leave alone.
 
-SQLite notes the locks of a process in tables of its own, which a fork copies; the locks themselves are those of the
-operating system, and stay with the parent. A child that opens a file which is in its tables takes no lock: others
-checkpoint and cut the log under it, and what it reads and writes is lost or wrong. Nor can the tables be emptied: a
-connection that is closed in the child may copy and remove the log of others.
+SQLite records the locks of a process in tables of its own, which a fork copies; the locks themselves belong to the
+operating system, and stay with the parent. A child that opens a file recorded in its tables takes no lock: others
+checkpoint and truncate the log underneath it, and what it reads and writes is lost or wrong. Nor can the tables be
+emptied: a connection that is closed in the child may copy and remove the log of others.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from weakref import WeakKeyDictionary, WeakSet
 from checkpoint.errors import InheritedStoreError
 
 INSTEAD = 'start this process with "spawn" or "forkserver" of multiprocessing, or close the store before forking'
-"""What to do in place of opening a file of the parent."""
+"""What to do instead of opening a file of the parent."""
 
 _PATIENCE_SECONDS = 5
-"""How long a fork waits for another thread that is in SQLite."""
+"""How long a fork waits for another thread that is inside SQLite."""
 
 Identity = tuple[int, int]
-"""Device and inode of a file, by which SQLite tells it from others."""
+"""The device and inode of a file, by which SQLite tells it from others."""
 
 
 class Connection(sqlite3.Connection):
-    """A connection that can be known without being kept open."""
+    """A connection that can be tracked without being kept open."""
 
 
 class User(Protocol):
-    """Who uses connections."""
+    """A user of connections."""
 
     mutex: RLock
 
@@ -49,19 +49,19 @@ _OPENED: WeakKeyDictionary[sqlite3.Connection, Identity] = WeakKeyDictionary()
 """The files behind the connections that this process has opened, and those that it was forked with."""
 
 _INHERITED: set[Identity] = set()
-"""The files that were open in a process when this one, or one between, was forked from it."""
+"""The files that were open in an ancestor when this process, or one between, was forked from it."""
 
 _FORKING: list[Any] = []
-"""The mutexes that are held while this process is forked."""
+"""The mutexes that are held while this process is being forked."""
 
 
 def note_user(user: User) -> None:
-    """Have a fork wait until nobody works with what a user has open, and the child leave it to the parent."""
+    """Make a fork wait until nobody works with what a user has open, and the child leave it to the parent."""
     _USERS.add(user)
 
 
 def note_opened(connection: sqlite3.Connection, path: str | Path) -> None:
-    """Note which file a connection has open, for as long as that is so."""
+    """Note which file a connection has open, for as long as it is open."""
     with suppress(OSError):
         _OPENED[connection] = file_identity(path)
 
@@ -83,7 +83,7 @@ def require_own(path: str | Path) -> None:
 
 
 def file_identity(path: str | Path) -> Identity:
-    """Return what tells the file at a path from any other."""
+    """Return what distinguishes the file at a path from any other."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
@@ -96,13 +96,13 @@ def _is_open(connection: sqlite3.Connection) -> bool:
 
 
 def _hold_all() -> None:
-    """Before this process is forked: let no other thread be in SQLite, whose locks the child would keep for ever."""
+    """Keep other threads out of SQLite before this process forks: the child would keep SQLite's locks forever."""
     mutexes = {user.mutex for user in _USERS}
     _FORKING[:] = [mutex for mutex in mutexes if mutex.acquire(timeout=_PATIENCE_SECONDS)]
 
 
 def _release_all() -> None:
-    """In both processes, after the fork: the thread that has forked holds them in either."""
+    """Release the mutexes in both processes after the fork: the thread that forked holds them in each."""
     while _FORKING:
         _FORKING.pop().release()
 
@@ -115,7 +115,7 @@ def _leave_all_to_parent() -> None:
             _INHERITED.add(identity)
             left.append(connection)
     for one in left:
-        # Python closes what nobody refers to, and all that is left when it ends: not these.
+        # Python closes what nobody refers to, and all that is left when it exits: it must not close these.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 

@@ -1,7 +1,7 @@
-"""Which slots of a sorted object do not sort as its keys do: an object that has one is read whole.
+"""Which slots of a sorted object do not sort as its keys do: an object that has such a slot is read whole.
 
-Its metadata says so, and no slot tells whether there is another such one: where changes take one away or bring one,
-what is to be said depends on the slots that the object has afterwards, not on what was said when they were made.
+Its metadata says so, and no single slot tells whether there are others: if changes remove or add one, what the metadata
+must say depends on the slots that the object has afterwards, not on what it said when the changes were made.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import Payload, Slot
 
 ORDER = "order"
-"""The key of the metadata that says where the order of the keys is found, where it is not that of the slots."""
+"""The metadata key that says where the order of the keys is found, if it is not that of the slots."""
 
 IN_MEMORY = '"memory"'
-"""What it says then."""
+"""The value it has then."""
 
 KINDS = frozenset({"SortedDictionary", "SortedSet"})
 """The kinds whose keys are in order."""
 
 _NUMBER, _TEXT, _TIME, _TUPLE = b"\x11", b"\x12", b"\x16", b"\x1a"
-"""What the slots of numbers that are none in SQLite, of texts, of times with a zone, and of tuples begin with."""
+"""How the slots of numbers that are not numbers in SQLite, of texts, of times with a zone, and of tuples begin."""
 
 _END = b"\x00"
-"""What stands behind the last element of a tuple."""
+"""What follows the last element of a tuple."""
 
 
 def is_sorted(kind: str | None, codec: str | None) -> bool:
-    """Tell whether an object sorts keys of its own by their slots; one that keeps its keys as they are has no others.
+    """Return whether an object sorts keys of its own by their slots; one that keeps its keys as they are has no others.
 
     >>> is_sorted("SortedSet", None), is_sorted("SortedDictionary", '{"raw":true}'), is_sorted("Set", None)
     (True, False, False)
@@ -42,7 +42,7 @@ def is_sorted(kind: str | None, codec: str | None) -> bool:
 
 
 def may_compare(slot: Slot, other: Slot) -> bool:
-    r"""Tell whether two keys compare with each other, as numbers do, texts and so on; of tuples the first elements say.
+    r"""Return whether two keys compare with each other, as numbers do, texts and so on; tuples by their first elements.
 
     >>> may_compare(1, b"\x11\xc4"), may_compare("a", b"\x13a"), may_compare(b"\x1a\x11\xc4", b"\x1a\x12a")
     (True, False, False)
@@ -52,7 +52,7 @@ def may_compare(slot: Slot, other: Slot) -> bool:
 
 
 def _class_of(slot: Slot) -> bytes:
-    """Return what the slots of a class of keys begin with; of a tuple with the class of its first element."""
+    """Return what the slots of a class of keys begin with; for a tuple with the class of its first element."""
     if isinstance(slot, bytes):
         depth = len(slot) - len(slot.lstrip(_TUPLE))
         return slot[: depth + 1]
@@ -60,15 +60,15 @@ def _class_of(slot: Slot) -> bytes:
 
 
 def _is_empty_beside(found: bytes, others: bytes) -> bool:
-    """Tell whether a class is that of an empty tuple, which compares with the other as that is one of tuples too."""
+    """Return whether a class is that of an empty tuple, comparable with the other because that is of tuples too."""
     return found.endswith(_END) and others.startswith(found.removesuffix(_END))
 
 
 def keeps_order(slot: Slot, value: Payload | None) -> bool:
-    r"""Tell whether a slot of a sorted object sorts among others as its key does among other keys.
+    r"""Return whether a slot of a sorted object sorts among others as its key does among other keys.
 
-    Numbers do not that are none in SQLite, since they come after all that are; nor do times that the clocks of their
-    zone show twice or never.
+    Numbers that are not numbers in SQLite do not, since they come after all that are; nor do times that the clocks of
+    their zone show twice or never.
 
     >>> keeps_order(1.5, '{"$key":{"$decimal":"1.5"}}'), keeps_order(b"\x11\xc4", '{"$key":1e30}')
     (True, False)
@@ -79,12 +79,12 @@ def keeps_order(slot: Slot, value: Payload | None) -> bool:
 
 
 def numbers_out_of_order(reader: Reader, object_id: int) -> Iterator[StoredItem]:
-    """Yield the slots of a sorted object that stand for numbers which are none in SQLite."""
+    """Yield the slots of a sorted object that stand for numbers that are not numbers in SQLite."""
     return reader.items(object_id, _NUMBER, _after(_NUMBER))
 
 
 def breaks_order(reader: Reader, object_id: int, without: Collection[Slot]) -> bool:
-    """Tell whether a sorted object has a slot that does not sort as its key.
+    """Return whether a sorted object has a slot that does not sort as its key.
 
     Args:
         reader: the state.
@@ -105,13 +105,13 @@ def _after(first: bytes) -> bytes:
 
 
 def _holds_unclear_time(value: Payload | None) -> bool:
-    """Tell whether a key holds a time that the clocks of its zone show twice or never; the value says the key."""
+    """Return whether a key, which the value holds, has a time that the clocks of its zone show twice or never."""
     if value is None or "$datetime" not in str(value):
         return False
     try:
         stored = orjson.loads(value)
     except orjson.JSONDecodeError:
-        return False  # It is of an object that keeps its values as they are.
+        return False  # It belongs to an object that keeps its values as they are.
     return any(map(_is_unclear, _times_in(stored.get("$key") if isinstance(stored, dict) else None)))
 
 
@@ -125,7 +125,7 @@ def _times_in(key: Any) -> Iterable[Any]:
 
 
 def _is_unclear(stored: Any) -> bool:
-    """Tell whether a stored time, with the name of its zone where it has one, is one; so is one of an unknown zone."""
+    """Return whether a stored time, with its zone name if it has one, is unclear; so is one of an unknown zone."""
     if not isinstance(stored, list) or not stored[1]:
         return False
     try:

@@ -1,14 +1,14 @@
-"""Large values, which lie beside the table of items: a search that passes by the row of one does not read it.
+"""Large values, stored apart from the table of items: a search that passes the row of one does not read it.
 
 SQLite keeps whole rows in the B-tree of the table, and reads all of a row to compare its key with another one. So the
-row of a value of more than some hundred bytes has the number of its *body* instead, which lies in ``state_large``. A
-value is text or bytes, so that an integer is always such a number. (After Lu et al., "WiscKey: Separating Keys from
-Values in SSD-conscious Storage", 2016.)
+row of a value of more than some hundred bytes has the number of its *body* instead, which is stored in ``state_large``.
+A value is text or bytes, so an integer is always such a number. (After Lu et al., "WiscKey: Separating Keys from Values
+in SSD-conscious Storage", 2016.)
 
 A body is written with the run of a checkpoint, and a merged run refers to the same one: what is large is written once.
-A body goes with the last row that refers to it, and with none of another slot, whatever number damage may have left
-there. The checkpoint that it came with stands beside it, which every run that refers to the body holds: so a copy of
-older checkpoints knows what it needs.
+A body is deleted with the last row that refers to it, and never with a row of another slot, whatever number damage may
+have left there. The checkpoint that it came with is stored beside it, and every run that refers to the body holds that
+checkpoint, so a copy of older checkpoints knows what it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
 
 INLINE_BYTES = 400
-"""A value of more bytes lies beside its row, which would be too long for its page with a key of usual length."""
+"""A value of more bytes lies apart from its row, which would be too long for its page with a key of usual length."""
 
 _BODY_COST = 4
 """Deleting a row that refers to a body takes as long as deleting so many others."""
@@ -37,7 +37,7 @@ Reference = tuple[int, RunNumber, int, Any]
 def set_aside(
     connection: sqlite3.Connection, run: RunNumber, columns: Sequence[Sequence[Any]], parts: Sequence[RunNumber] = ()
 ) -> Sequence[Payload | int | None]:
-    """Return the values of some rows as they are written, and write the bodies of those that are large.
+    """Return the values of some rows as they are to be written, and write the bodies of the large ones.
 
     Args:
         connection: inside a transaction of the caller.
@@ -47,7 +47,7 @@ def set_aside(
 
     Raises:
         TypeError: a value is neither text nor bytes.
-        CorruptStoreError: the same of a row that was stored.
+        CorruptStoreError: the same, for a row that was already stored.
 
     Time: O(rows); O(parts · log n) for each value that is shared.
     Dirties: a row for each body that is written.
@@ -70,7 +70,7 @@ def _large_places(values: Sequence[Payload | None], *, is_stored: bool) -> list[
     kinds = set(map(type, values)) - _PLAIN
     if strange := [kind for kind in kinds if not issubclass(kind, str | bytes)]:
         raise _no_value(strange[0], is_stored=is_stored)
-    # Text has at most four bytes a character: most is told at once to be short, whatever it says.
+    # Text has at most four bytes per character: most values are seen at once to be short, whatever they hold.
     if max(map(len, filter(None, values)), default=0) <= INLINE_BYTES // 4:
         return []
     return [place for place, value in enumerate(values) if value and _size(value) > INLINE_BYTES]
@@ -105,10 +105,10 @@ def delete_items(
         connection: inside a transaction of the caller.
         condition: which rows.
         parameters: those of the condition.
-        holders: every run that stays and has checkpoints which the runs of these rows have, too: it may share bodies.
+        holders: every run that stays and has checkpoints in common with the runs of these rows: it may share bodies.
 
     Returns:
-        how many rows there were; one that refers to a body counts for as many as it takes longer.
+        how many rows there were; one that refers to a body counts for as many as take the same time to delete.
 
     Time: O(rows). Dirties: the rows.
     """
@@ -129,12 +129,12 @@ def _referred(connection: sqlite3.Connection, condition: str, parameters: Sequen
 
 
 def has_bodies(connection: sqlite3.Connection) -> bool:
-    """Tell whether any value lies beside its row."""
+    """Return whether any value is stored apart from its row."""
     return connection.execute("SELECT 1 FROM state_large LIMIT 1").fetchone() is not None
 
 
 def copy_for(connection: sqlite3.Connection, number: int) -> None:
-    """Give the rows of a complete image bodies of their own in place of those that they share with older runs.
+    """Give the rows of a complete image bodies of their own instead of those that they share with older runs.
 
     Time: O(rows). Dirties: a row for each body.
     """
@@ -165,7 +165,7 @@ def drop_unused(connection: sqlite3.Connection) -> None:
 
 
 def find_unused(session: Session) -> Iterator[str]:
-    """Yield what is wrong where a body has no row that refers to it.
+    """Yield what is wrong if a body has no row that refers to it.
 
     Time: O(rows of all runs).
     """
@@ -175,7 +175,7 @@ def find_unused(session: Session) -> Iterator[str]:
 
 
 def find_wrong(session: Session, run: StoredRun) -> Iterator[str]:
-    """Yield each row that refers to a body which would not go with its last row: which goes too early, or never.
+    """Yield each row that refers to a body which would not be deleted with its last row, but too early or never.
 
     Time: O(rows). They are streamed.
     """
@@ -185,7 +185,7 @@ def find_wrong(session: Session, run: StoredRun) -> Iterator[str]:
 
 
 def mend(session: Session, connection: sqlite3.Connection, runs: Iterable[StoredRun]) -> None:
-    """Have each body go with the last row that refers to it.
+    """Make each body be deleted with the last row that refers to it.
 
     Time: O(rows). Dirties: the rows of the bodies that would not.
     """
@@ -196,7 +196,7 @@ def mend(session: Session, connection: sqlite3.Connection, runs: Iterable[Stored
 
 
 def _misnamed(session: Session, run: StoredRun) -> Iterator[tuple[Any, ...]]:
-    """Yield what is said of bodies that rows of a run refer to, where it is not what was written."""
+    """Yield what the file says of bodies that rows of a run refer to, where it is not what was written."""
     if session.has_table("state_large") and session.row("SELECT 1 FROM state_large LIMIT 1"):
         with session.cursor(_SAID, (run.run,)) as fetch:
             while rows := fetch(_PORTION_ROWS):
@@ -204,7 +204,7 @@ def _misnamed(session: Session, run: StoredRun) -> Iterator[tuple[Any, ...]]:
 
 
 def _hash(object_id: object, slot: Any) -> int:
-    """Return the hash of an object and a slot; that of a damaged row is the hash of none."""
+    """Return the hash of an object and a slot; for a damaged row, one that is the hash of nothing."""
     return hash_of(object_id, slot) if isinstance(object_id, int) else -1
 
 
@@ -221,9 +221,9 @@ _DROP_UNHELD = """
 """
 """Drops a body with a row of a run, unless a run that stays refers to it.
 
-What the file says of runs and of bodies alone lets none go: where it is damaged, a body would go while a row needs it.
-A body that came after the run is not the one that the row referred to: SQLite gives the number of a body that is gone
-to a later one, while rows of runs that were dropped wait to be deleted.
+What the file says of runs and bodies is not enough to drop one: if that is damaged, a row would lose the body that it
+needs. A body that came after the run is not the one that the row referred to: SQLite gives the number of a deleted body
+to a later one while rows of dropped runs wait to be deleted.
 """
 
 _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"

@@ -1,4 +1,4 @@
-"""One writer a store: a lock on a file beside it, which the operating system drops when its process dies."""
+"""One writer per store: a lock on a file beside it, which the operating system releases when its process dies."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from filelock import FileLock, Timeout
 from checkpoint.errors import CheckpointError, StoreLockedError
 
 READ_ONLY = ", or open the store with read_only=True"
-"""What a program may do where it cannot write; it is no option of the command-line tool."""
+"""What a program may do if it cannot write; the command-line tool has no such option."""
 
 _CLOSING = "closing"
-"""What the note of the owner says where the lock is let go of soon."""
+"""What the owner's note says if the lock will soon be released."""
 
 
 class WriterLock:
     """The right to write to one store file, held from construction until :meth:`release`.
 
-    Who holds it is told by a second file, since the lock file itself may be emptied by whoever tries next.
+    A second file tells who holds it, since the lock file itself may be emptied by whoever tries next.
 
     Args:
         path: the store file; symbolic links to it are the same store, and hard links must not be used.
@@ -35,7 +35,7 @@ class WriterLock:
     def __init__(self, path: Path) -> None:
         target = path.resolve()
         self._owner_path, self._process = _owner_path(target), os.getpid()
-        # Whoever closes a store may be another thread than the one that opened it.
+        # A store may be closed by another thread than the one that opened it.
         self._lock = FileLock(target.with_name(target.name + ".lock"), thread_local=False)
         try:
             self._lock.acquire(timeout=0)
@@ -49,16 +49,16 @@ class WriterLock:
         self._tell({})
 
     def announce(self) -> None:
-        """Tell others that the lock is let go of soon, by itself: they may wait for it."""
+        """Tell others that the lock will soon be released by itself: they may wait for it."""
         self._tell({_CLOSING: True})
 
     def _tell(self, more: dict[str, bool]) -> None:
-        # The lock holds without this file: it only tells others whom to ask.
+        # The lock holds without this file, which only tells others whom to ask.
         with suppress(OSError):
             self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
 
     def release(self) -> None:
-        """Let others write. May be done twice; in a process that was forked, the lock stays with the parent."""
+        """Let others write. Calling it twice is allowed; in a forked process, the lock stays with the parent."""
         if self._lock.is_locked and os.getpid() == self._process:
             with suppress(OSError):
                 self._owner_path.unlink(missing_ok=True)
@@ -66,9 +66,9 @@ class WriterLock:
 
 
 def owner_of(path: Path) -> str | None:
-    """Return in words who writes to a store file; ``None`` where nobody does.
+    """Return in words who writes to a store file; ``None`` if nobody does.
 
-    A process that was killed leaves its note behind: of this machine only those count that are there.
+    A killed process leaves its note behind: for this machine, only processes that still run count.
     """
     found = _note(path.resolve())
     if found is None or not _may_live(*found):
@@ -77,7 +77,7 @@ def owner_of(path: Path) -> str | None:
 
 
 def is_closing(path: Path) -> bool | None:
-    """Tell whether who has the lock on a store file says that it is let go of soon; None where nobody says anything."""
+    """Return whether the holder of a store file's lock says it will release it soon; None if nobody says anything."""
     try:
         return orjson.loads(_owner_path(path.resolve()).read_bytes()).get(_CLOSING, False) is True
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _named_with_advice(target: Path) -> str:
 
 
 def _note(target: Path) -> tuple[int, str] | None:
-    """Return the process and the machine that the second file tells of."""
+    """Return the process and the machine that the second file names."""
     try:
         owner = orjson.loads(_owner_path(target).read_bytes())
         return int(owner["pid"]), str(owner["host"])
@@ -114,7 +114,7 @@ def _owner_path(target: Path) -> Path:
 
 
 def _may_live(pid: int, host: str) -> bool:
-    """Tell whether a process may be running; of those of other machines that is not known."""
+    """Return whether a process may be running; for other machines that is not known."""
     if host != socket.gethostname():
         return True
     try:

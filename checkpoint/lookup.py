@@ -1,7 +1,7 @@
-"""Finding slots that are named, in the newest of some runs that has each of them.
+"""Looking up given slots, each in the newest of some runs that has it.
 
-Runs are asked from the newest to the oldest, and only for what no newer one has answered. Between which slots a run has
-rows of an object is remembered: where keys grow with time, most runs need not be asked.
+Runs are asked from the newest to the oldest, and only for what no newer one has answered. The range of slots in which a
+run has rows of an object is remembered: if keys grow with time, most runs need not be asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ReadRow = tuple[Slot, Payload | None, int | None]
 
 
 class Extent(NamedTuple):
-    """A run that has rows of an object, with the least and the greatest slot of them."""
+    """A run that has rows of an object, with their least and greatest slot."""
 
     run: RunNumber
     low: Slot
@@ -39,11 +39,11 @@ _NOWHERE = Extent(0, 0, 0)
 
 
 class Extents:
-    """Between which slots the runs of a store have rows of an object: a run that is complete never changes.
+    """The ranges of slots in which the runs of a store have rows of an object; a complete run never changes.
 
     Args:
         session: the connection.
-        rows_of: tells how many rows a run has; without it the runs have no filters.
+        rows_of: returns how many rows a run has; without it the runs have no filters.
 
     ``filters`` has the filters of some runs.
     """
@@ -58,9 +58,9 @@ class Extents:
         self._layouts: dict[int, Layout] = {}
 
     def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
-        """Return the extents of those of some runs that have rows of an object, in the order of the runs.
+        """Return the extents of those among some runs that have rows of an object, in the order of the runs.
 
-        Time: O(runs), and two searches for each that is new and has no stored spans.
+        Time: O(runs), and two searches for each run that is new and has no stored spans.
         """
         if object_id not in self._objects and len(self._objects) >= _MOST_OBJECTS:
             self.clear()
@@ -78,7 +78,7 @@ class Extents:
         return [extent for extent in found_all if extent is not None]
 
     def reaching(self, runs: Sequence[RunNumber], object_id: int, low: Any, high: Any) -> Sequence[RunNumber]:
-        """Return those of some runs that may have a slot between two others, by what is stored with them; or all.
+        """Return those among some runs that may have a slot between two others, by what is stored with them; or all.
 
         Args:
             runs: the runs.
@@ -112,7 +112,8 @@ class Extents:
             reverse: whether it goes backwards.
 
         Raises:
-            TypeError: the place cannot be compared with all of their slots, or these not with each other.
+            TypeError: the place cannot be compared with all of their slots, or these cannot be compared with each
+                other.
         """
         known = self._stored_of(runs)
         if not any(known):
@@ -135,7 +136,7 @@ class Extents:
         return near, pick((begin for begin in ahead.values() if begin != first), default=None)
 
     def _stored_of(self, runs: Sequence[RunNumber]) -> list[dict[int, Extent] | None]:
-        """Return the extents of all objects in each of some runs, ``None`` where they are not stored with it."""
+        """Return the extents of all objects in each of some runs, ``None`` if they are not stored with it."""
         new = [run for run in runs if run not in self._stored]
         if new:
             self._stored.update(dict.fromkeys(new))
@@ -146,16 +147,16 @@ class Extents:
         return [self._stored[run] for run in runs]
 
     def layout(self, runs: Sequence[RunNumber], object_id: int) -> SideBySide | None:
-        """Take note of a read, and return what tells which of some runs may have a slot of an object.
+        """Note a read, and return what tells which of some runs may have a slot of an object.
 
         Args:
             runs: the runs of a state, the newest first.
             object_id: the object.
 
         Returns:
-            None where that is not known yet, or would spare little.
+            None if that is not known yet, or would save little.
 
-        Time: O(runs) for what was written since the last call, O(runs · log runs) where others went, else O(1).
+        Time: O(runs) for what was written since the last call, O(runs · log runs) if runs were removed, else O(1).
         """
         known, asked = self._layouts.get(object_id), tuple(runs)
         if known is None:
@@ -174,18 +175,18 @@ class Extents:
         return beside
 
     def has_layout(self, object_id: int) -> bool:
-        """Tell whether so much was read of an object that :meth:`layout` has found it out."""
+        """Return whether an object was read often enough for :meth:`layout` to have determined its layout."""
         return object_id in self._layouts
 
     def keep(self, runs: Container[RunNumber]) -> None:
-        """Forget all other runs: another one may have their number one day."""
+        """Forget all other runs: their numbers may be reused one day."""
         self.filters.keep(runs)
         gone = [run for run in {**self._found, **self._stored} if run not in runs]
         for run in gone:
             self._found.pop(run, None)
             self._stored.pop(run, None)
         if gone:
-            # Of what was read so often it is found out anew at once.
+            # What was read so often is determined again at once.
             self._layouts = dict.fromkeys(self._layouts, Layout((), None))
 
     def clear(self) -> None:
@@ -199,7 +200,7 @@ class Extents:
 
 
 class SideBySide:
-    """The extents of an object of which few have any slot: those side by side are found by bisection.
+    """The extents of an object, few of which cover any one slot: those side by side are found by bisection.
 
     Args:
         extents: the extents.
@@ -219,7 +220,7 @@ class SideBySide:
         self._lows: list[Any] = [extent.low for extent in self._ordered]
 
     def with_others(self, extents: Sequence[Extent]) -> SideBySide:
-        """Return the same with some more extents. Time: O(those that do not lie side by side)."""
+        """Return the same with some more extents. Time: O(extents that do not lie side by side)."""
         if not extents:
             return self
         more = copy(self)
@@ -227,7 +228,7 @@ class SideBySide:
         return more
 
     def around(self, slot: Any) -> list[RunNumber]:
-        """Return the runs that have rows on both sides of a slot, or of it, the newest first.
+        """Return the runs that have rows on both sides of a slot, or of the slot itself, the newest first.
 
         Raises:
             TypeError: the slot cannot be compared with all of theirs.
@@ -241,7 +242,7 @@ class SideBySide:
 
 
 class Layout(NamedTuple):
-    """What is known of where an object lies in some runs, the newest first: nothing where comparing spares little."""
+    """What is known of where an object lies in some runs, the newest first: nothing if comparing saves little."""
 
     runs: tuple[RunNumber, ...]
     beside: SideBySide | None
@@ -264,7 +265,7 @@ class Lookup:
         self._changes = 0
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
-        """Return value and rank of the newest row of a slot, ``None`` where there is none.
+        """Return value and rank of the newest row of a slot, or ``None`` if there is none.
 
         Time: O(runs that may have it · log n).
         """
@@ -282,7 +283,7 @@ class Lookup:
         return (None, False) if found is None else (found[0], bool(found[1]))
 
     def _newest(self, columns: str, runs: Sequence[RunNumber], object_id: int, slot: Slot) -> Any:
-        """Return columns of the row that the first of some runs has of a slot, ``None`` where none has any."""
+        """Return columns of the row that the first of some runs to have a slot has of it; ``None`` if none has it."""
         if not runs:
             return None
         return self._session.peek(newest_of(columns, "stored_item", "slot", len(runs)), (*runs, object_id, slot))
@@ -290,7 +291,7 @@ class Lookup:
     def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
         runs = self._runs
-        if self._beside.get(object_id, self) is not None:  # Else it is known that comparing would spare little.
+        if self._beside.get(object_id, self) is not None:  # Otherwise comparing is known to save little.
             runs = self._runs_by_extent(object_id, slot)
         if len(runs) <= _FEW_RUNS or not (filters := self._filters_now()):
             return runs
@@ -307,23 +308,23 @@ class Lookup:
                 return beside.around(slot)
             if object_id not in self._beside:
                 return self._extents.reaching(self._runs, object_id, slot, slot)
-        except TypeError:  # A number is not compared with text: then all are asked.
+        except TypeError:  # Numbers do not compare with text: then all are asked.
             pass
         return self._runs
 
     def _filters_now(self) -> dict[RunNumber, RunFilter]:
-        """Return the filters of the runs, where one more slot is looked for; none where no run has one."""
+        """Return the filters of the runs, noting that one more slot is looked up; none if no run has one."""
         changes = self._extents.filters.note(self._runs)
         if self._changes != changes:
             filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
             self._filters, self._sieve = filters, self._extents.filters.sieve(filters.values())
-            self._changes = changes  # At last: a sieve that an interruption has kept from being made hides every slot.
+            self._changes = changes  # Last: a sieve left unmade by an interruption would hide every slot.
         return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
-        """Return the newest rows of those of many slots that have any, in any order: quicker than one by one.
+        """Return the newest rows of those among many slots that have any, in any order: faster than one by one.
 
-        Time: O(slots · runs that may have them · log n), less where most are in the newest runs.
+        Time: O(slots · runs that may have them · log n), less if most are in the newest runs.
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
@@ -341,14 +342,14 @@ class Lookup:
         return list(newest.values())
 
     def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
-        """Where the disk answers slowly, have the rows of slots in the oldest runs read before they are looked for."""
+        """If the disk is slow, have the rows of slots in the oldest runs read before they are looked up."""
         extents = self._extents.of(self._runs, object_id)[::-1]
         some = slots[:: len(slots) // warming.PROBES][: warming.PROBES]
         if self._has_to_wait(_queries(extents, object_id, some)):
             warming.warm(self._session.path, _queries(extents, object_id, slots))
 
     def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
-        """Return the newest rows that some of the runs have of a few slots: each is looked for where it may be."""
+        """Return the newest rows that some of the runs have of a few slots: each is looked up where it may be."""
         among = set(runs)
         asked = ([run for run in self._possible_runs(object_id, slot) if run in among] for slot in slots)
         found = (self._newest(_ROW, one, object_id, slot) for one, slot in zip(asked, slots, strict=True))
@@ -357,7 +358,7 @@ class Lookup:
     def _from_the_newest(
         self, object_id: int, slots: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
-        """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
+        """Note what is found run by run; once little is left, return that and the runs that were not asked."""
         extents, wanted, forgotten = self._extents.of(self._runs, object_id), _Wanted(object_id, slots), 0
         for place, (run, low, high) in enumerate(extents):
             if len(slots) - len(newest) < _MANY:
@@ -370,7 +371,7 @@ class Lookup:
         return [*filterfalse(newest.__contains__, slots)], ()
 
     def _filter_for(self, run: RunNumber, slots: int) -> RunFilter | None:
-        """Return the filter of a run that so many slots are looked for in; the oldest has nearly all of them."""
+        """Return the filter of a run in which so many slots are looked up; the oldest run has nearly all of them."""
         return self._extents.filters.one(run, slots) if run != self._runs[-1] else None
 
     def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
@@ -394,7 +395,7 @@ class Lookup:
         return self._session.peek_all(_by_name(runs, length), named)
 
     def _read_range(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
-        """Return what :meth:`_read_by_name` does where few other rows lie between these, in order; else None."""
+        """Return what :meth:`_read_by_name` does if few other rows lie between these, in order; else None."""
         if len(asked) < _LENGTHS[0]:
             return None
         where = f"FROM stored_item WHERE {_run_condition(runs)} AND object = ? AND slot BETWEEN ? AND ?"
@@ -412,7 +413,7 @@ class Lookup:
         return found
 
     def _has_to_wait(self, probes: Sequence[warming.Query]) -> bool:
-        """Tell whether most of some queries, by the slots that they ask for, have to wait for a disk."""
+        """Return whether most of some queries, weighted by the slots they ask for, have to wait for a disk."""
         waits = slots = 0
         for statement, parameters in probes:
             started, asked = perf_counter(), len(parameters) - _BEFORE_SLOTS
@@ -424,7 +425,7 @@ class Lookup:
 
 
 class _Wanted:
-    """Slots that are looked for, in order, with their hashes once a filter is asked for them.
+    """Slots to look up, in order, with their hashes once a filter is asked for them.
 
     Args:
         object_id: the object.
@@ -437,7 +438,7 @@ class _Wanted:
         self._hashes: Hashes | None = None
 
     def between(self, low: Slot, high: Slot, filter_for: Callable[[int], RunFilter | None]) -> Iterable[Slot]:
-        """Return those from one slot to another that pass the filter that there is for so many."""
+        """Return the slots from one to another that pass the filter, if there is one for so many slots."""
         start, stop = _place(bisect_left, self.slots, low), _place(bisect_right, self.slots, high)
         asked, found = self.slots[start:stop], filter_for(stop - start)
         if found is None or (len(asked) >= _MANY_MORE and self._has_most(found, asked)):
@@ -446,12 +447,12 @@ class _Wanted:
         return map(self.slots.__getitem__, self._hashes.passing(found, start, stop))
 
     def _has_most(self, found: RunFilter, asked: Sequence[Slot]) -> bool:
-        """Tell whether a filter lets most of some slots pass, going by a few of them: then it is quicker not to ask."""
+        """Return whether a filter lets most of some slots pass, judging by a few: then it is faster not to ask it."""
         some = asked[:: len(asked) // _SAMPLED]
         return len(Hashes(hashes_of(self._object, some)).passing(found, 0, len(some))) * 2 > len(some)
 
     def forget(self, found: Container[Slot]) -> None:
-        """Look no more for those that were found."""
+        """Stop looking for those that were found."""
         is_left = [*map(not_, map(found.__contains__, self.slots))]
         self.slots = [*compress(self.slots, is_left)]
         self._hashes = self._hashes and self._hashes.kept(is_left)
@@ -465,7 +466,7 @@ def newest_of(columns: str, table: str, key: str, runs: int) -> str:
     """
     if runs == 1:
         return f"SELECT {columns} FROM {table} WHERE checkpoint = ? AND object = ? AND {key} = ?"
-    # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
+    # The newest run comes first, and the first row ends the query. A list after IN would be sorted again for each slot.
     newest_first = ", ".join(["(?)"] * runs)
     return (
         f"SELECT {columns} FROM (VALUES {newest_first}) AS run CROSS JOIN {table}"
@@ -497,7 +498,7 @@ def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
 
 
 def _is_worth_comparing(extents: Sequence[Extent], runs: int) -> bool:
-    """Tell whether a slot lies outside of enough of the extents of an object, on the average."""
+    """Return whether a slot lies outside enough of the extents of an object, on average."""
     spans = [(slot_order(low), slot_order(high)) for _, low, high in extents]
     lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
     outside = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
@@ -559,25 +560,25 @@ def _by_slot(rows: list[ReadRow]) -> dict[Slot, ReadRow]:
 
 
 _FEW_RUNS = 3
-"""So many runs are asked in less time than it takes to see which of them have a slot."""
+"""Asking so many runs takes less time than finding out which of them have a slot."""
 
 _READS = 16
-"""After so many slots that were read one by one through a reader the extents of their object are looked up."""
+"""After so many slots read one by one through a reader, the extents of their object are looked up."""
 
 _MOSTLY = 0.9
-"""Where slots lie in more of the extents of an object than that part, comparing them costs more than it saves."""
+"""If slots lie in more than this share of the extents of an object, comparing them costs more than it saves."""
 
 _MOST_OBJECTS = 1024
-"""How many objects have their extents remembered."""
+"""For how many objects the extents are remembered."""
 
 _MANY, _A_RUN = 64, 4
-"""So many slots in all and for each run are asked for run by run; fewer one by one, in the runs that may have each."""
+"""So many slots, in all and per run, are asked for run by run; fewer one by one, in the runs that may have each."""
 
 _DENSE = 2
-"""Where runs have at most so many rows for each slot that is looked for, they are read in order instead of by name."""
+"""If runs have at most so many rows for each slot to look up, they are read in order instead of by name."""
 
 _SAMPLED, _MANY_MORE = 64, 2_048
-"""So many slots tell whether a filter lets most of them pass, where these are as many as that."""
+"""So many slots show whether a filter lets most of them pass, if there are at least as many as the second number."""
 
 _BEFORE_SLOTS = 2
 """The parameters of such a statement before the slots: the run and the object."""

@@ -1,9 +1,10 @@
 """Making a merged run beside its parts, some rows at a time: nothing that is read changes before it is complete.
 
-What is copied already is where the copying goes on, so that nothing else has to be kept to resume it. The parts are
-checked against their digests as their rows go by, and the merged run does not count before all of them are right: its
-own digests would vouch for a damage from then on. Where a merge is resumed they are checked after all is copied, one by
-one, and how many have been is noted: so processes of a checkpoint or two each go on where the one before has stopped.
+Copying resumes after what is already copied, so nothing else has to be kept to resume it. The parts are checked against
+their digests as their rows are copied, and the merged run does not count before all of them are right: from then on its
+own digests would vouch for any damage. If a merge is resumed, the parts are checked one by one after everything is
+copied, and the number of checked parts is recorded, so that processes of a checkpoint or two each continue where the
+one before stopped.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
 
 _CHECK_COST, _DELETE_COST = 3, 3
-"""How many rows are checked, or deleted, in the time in which one is copied; those that are of no use are checked."""
+"""How many rows can be checked, or deleted, in the time it takes to copy one; useless rows are only checked."""
 
 _PORTION_BYTES = 1 << 20
-"""Rows of so many bytes are written, and have a digest of their own, also where they are few."""
+"""Rows of so many bytes are written, and get a digest of their own, even if they are few."""
 
 _A_FEW = 256
-"""So many rows are deleted in one slice where what lies beside them may have to go, too."""
+"""So many rows are deleted in one slice if bodies stored apart from them may have to be deleted too."""
 
 
 class Merge:
@@ -42,13 +43,13 @@ class Merge:
         session: the connection.
         run: the number of the merged run.
         parts: the runs to merge, oldest first; their rows do not change.
-        is_base: nothing lies below them, so that what is deleted or out of reach is left out.
+        is_base: whether nothing lies below them, so that what is deleted or out of reach is left out.
         rows: how many item rows they have.
-        kept: the rows of each part, where all of them are in memory.
+        kept: the rows of each part, if all of them are in memory.
         keeps: whether to keep the rows of the merged run.
 
-    ``copied`` counts the item rows of the parts that were dealt with, ``checking`` is the part that is being checked,
-    ``result`` is the merged run once it is complete, and ``merged`` its rows where they are kept.
+    ``copied`` counts the item rows of the parts that were processed, ``checking`` is the part that is being checked,
+    ``result`` is the merged run once it is complete, and ``merged`` has its rows if they are kept.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Merge:
         connection = self._session.connection
         is_resumed = connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone()
         if is_resumed:
-            self._kept = self._filter = self.merged = None  # They would lack what was copied before this process.
+            self._kept = self._filter = self.merged = None  # They would lack what was copied by an earlier process.
         elif self._kept is None:
             for part in self.parts:
                 self.checking = part
@@ -104,7 +105,7 @@ class Merge:
         spans.store(connection, self.run, self.result.slots)
 
     def _check_parts(self, connection: sqlite3.Connection) -> Iterator[int]:
-        """Check the parts that have not been since all is copied: where they are right, so is what was copied."""
+        """Check the parts not yet checked since all was copied: if they are right, so is what was copied."""
         for place in range(noted_checks(connection, self.run), len(self.parts)):
             self.checking = self.parts[place]
             for rows in check_run(self._session, self.checking):
@@ -112,7 +113,7 @@ class Merge:
             note_merging(connection, self.run, self._stored, place + 1)
 
     def _pages(self, place: int, table: RunTable, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
-        """Return the merged rows of a table page by page, with how many were looked at for each."""
+        """Return the merged rows of a table page by page, with how many rows were looked at for each page."""
         if self._kept is not None:
             return kept_pages(table, [rows[place] for rows in self._kept], live)
         after = _last_key(self._session.connection, table, self.run)
@@ -162,7 +163,7 @@ def delete_rows(
     Args:
         connection: inside transactions of the caller, one after the other.
         runs: their numbers, in order.
-        holders: gives, for each slice, the runs that stay and have checkpoints which these have, too.
+        holders: returns, for each slice, the runs that stay and have checkpoints in common with these.
     """
     for table in TABLES:
         left = list(runs)
@@ -177,7 +178,7 @@ def delete_rows(
 
 
 def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
-    """Return the run and the key of the row that is a slice beyond the first; None where there are not so many."""
+    """Return the run and the key of the row that is one slice beyond the first; None if there are not so many rows."""
     rows = _A_FEW if has_bodies(connection) else _DELETE_COST * PAGE_ROWS
     found: tuple[Any, ...] | None = connection.execute(
         f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})"

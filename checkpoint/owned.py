@@ -1,4 +1,4 @@
-"""Objects that others own have no name: the slot of the owner that says the id tells whose one is."""
+"""Objects that others own have no name: the slot of the owner that holds the id tells whose one is."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids
 
 
 class OwnerSlot(NamedTuple):
-    """The slot that says the id of an owned object, and the index row of the owner."""
+    """The slot that holds the id of an owned object, and the index row of the owner."""
 
     owner: IndexRow
     item: StoredItem
 
 
 def owner_slots(reader: Reader, ids: Collection[int]) -> dict[int, OwnerSlot]:
-    """Return the slots that say the ids of owned objects, by id: none for an object that nobody owns.
+    """Return the slots that hold the ids of owned objects, by id: none for an object that nobody owns.
 
     Args:
         reader: the state.
@@ -35,7 +35,7 @@ def owner_slots(reader: Reader, ids: Collection[int]) -> dict[int, OwnerSlot]:
 
 
 def owned_kind(codec: str | None) -> str | None:
-    """Return the kind of the objects that another one owns, as its index row says it; None where that says none.
+    """Return the kind of the objects that another one owns, according to its index row; None if that names none.
 
     >>> owned_kind('{"of":"List"}'), owned_kind(None)
     ('List', None)
@@ -49,8 +49,8 @@ def member(owner: str | None, slot: Slot | None, value: Payload | None) -> str:
 
     Args:
         owner: the name of the owner.
-        slot: the slot that says the id.
-        value: what the slot holds, which also tells the key where the slot alone does not.
+        slot: the slot that holds the id.
+        value: what the slot holds, which also tells the key if the slot alone does not.
 
     >>> member("groups", "a", '{"$object":3}'), member("groups", b"\x13ab", '{"$object":3}')
     ("groups['a']", "groups[b'ab']")

@@ -1,4 +1,4 @@
-"""The three tables that have rows of runs, and reading the rows of some runs page by page in order of their keys."""
+"""The three tables that have rows of runs, and reading the rows of some runs page by page in key order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 PAGE_ROWS = 1024
-"""How many rows one page looks at, more or less."""
+"""About how many rows one page looks at."""
 
 BYTES_A_ROW = 1024
-"""Reading so many bytes takes as long as looking at a row: where there is more to read a page has fewer rows."""
+"""Reading so many bytes takes as long as looking at a row: if there is more to read, a page has fewer rows."""
 
 _MOST_ROWS = 4 * PAGE_ROWS
 _NO_LIMIT = -1
@@ -37,13 +37,13 @@ class RunTable(NamedTuple):
     width: int
     """The number of columns of the key."""
     integers: tuple[int, ...] = (0,)
-    """The places of the columns that hold integers alone."""
+    """The positions of the columns that hold only integers."""
     stored: str | None = None
-    """The view that shows what the rows stand for, where the table does not."""
+    """The view that shows what the rows stand for, if the table does not."""
 
     @property
     def source(self) -> str:
-        """Where the rows are read."""
+        """Where the rows are read from."""
         return self.stored or self.name
 
     @property
@@ -59,7 +59,7 @@ TABLES = (
 )
 
 ITEMS = len(TABLES) - 1
-"""The place of the table of items."""
+"""The position of the table of items."""
 
 
 def merged_pages(
@@ -70,7 +70,7 @@ def merged_pages(
     after: Key | None = None,
     seen: Seen | None = None,
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the rows that the newest of some runs have for each key, in order of keys, and how many were looked at.
+    """Yield the newest row that some runs have for each key, in key order, page by page, with how many were looked at.
 
     Args:
         session: the connection.
@@ -78,10 +78,10 @@ def merged_pages(
         parts: the runs, oldest first.
         live: the ids of the objects that exist, to leave out all others and deletions; None to leave out nothing.
         after: the key to begin after.
-        seen: takes each run with the next rows of it, in order of their keys: all of its rows, one page after another.
+        seen: called with each run and its next rows, in key order: all of its rows, one page after another.
 
     Raises:
-        CorruptStoreError: a key is none.
+        CorruptStoreError: a key is not a valid one.
     """
     for rows in _pages(session, table, parts, after):
         counts = Counter(map(_run, rows))
@@ -106,12 +106,12 @@ def _damaged(session: Session, table: RunTable) -> CorruptStoreError:
 
 
 def newest_rows(table: RunTable, rows: list[Any]) -> list[Any]:
-    """Return the last row of each key in order of keys."""
+    """Return the last row of each key, in key order."""
     is_of_one = table.width > 1 and len(set(map(_object, rows))) == 1
     key_of = _slot if is_of_one else itemgetter(*range(table.width))
     newest = dict(zip(map(key_of, rows), rows, strict=True))
     try:
-        # What was read is in order run by run, which makes sorting it little more than merging.
+        # The rows are already in order within each run, so sorting them is little more than merging.
         keys = sorted(newest)
     except TypeError:
         keys = sorted(newest, key=lambda key: key_order((0, key) if is_of_one else key))
@@ -119,29 +119,29 @@ def newest_rows(table: RunTable, rows: list[Any]) -> list[Any]:
 
 
 def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
-    """Return the rows but deletions and those of objects that do not exist; all of them where it is not known."""
+    """Return the rows except deletions and those of objects that do not exist; all of them if that is not known."""
     return rows if live is None else [row for row in rows if row[2] is not None and row[0] in live]
 
 
 def bytes_of(rows: list[Any]) -> int:
-    """Return how much the values of some rows of items are."""
+    """Return the total length of the values of some item rows."""
     values = list(filter(None, map(_value, rows)))
     try:
         return sum(map(len, values))
-    except TypeError:  # Damage has left what is no value.
+    except TypeError:  # Damage has left something that is not a value.
         return sum(len(value) for value in values if isinstance(value, str | bytes))
 
 
 def key_order(key: Key) -> tuple[Any, int, Any]:
-    """Return what sorts the keys of metadata or items as SQLite does."""
+    """Return a key that sorts the keys of metadata or items as SQLite does."""
     return key[0], *slot_order(key[1])
 
 
 def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after: Key | None) -> Iterator[list[Any]]:
-    """Yield the rows of all parts page by page, each a range of keys, and in each part by part, the oldest first.
+    """Yield the rows of all parts page by page, each page a range of keys, and within it part by part, oldest first.
 
-    One part leads: a page ends after so many rows of it. Where the others turn out to have far more rows in between,
-    the one that has most leads from then on. Where all that is left is one page, nobody has to lead.
+    One part leads: a page ends after so many rows of it. If the others turn out to have far more rows in between, the
+    part that has most leads from then on. If all that is left is one page, no part has to lead.
     """
     may_be_large = bool(table.stored and session.row("SELECT 1 FROM state_large LIMIT 1"))
     rest = f"FROM {table.source} WHERE checkpoint IN ({', '.join(map(str, parts))}){_beyond(table, after is None)}"
@@ -165,7 +165,8 @@ def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after:
         if len(rows) == limit:
             leader = Counter(map(_run, rows)).most_common(1)[0][0]
             leaders = [leader, *(part for part in leaders if part != leader)]
-            # Where even one row of the leader is too much, there are thousands of parts, and the page is what it is.
+            # If even one row of the leader is too much, there are thousands of parts, and the page is as large as it
+            # is.
             limit, step = limit if step > 1 else _NO_LIMIT, max(1, step // 2)
             continue
         yield rows
@@ -175,7 +176,7 @@ def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after:
 
 
 def _key_beyond(session: Session, table: RunTable, part: RunNumber, after: Key | None, step: int) -> Key | None:
-    """Return the key that is so many rows of a part beyond another one, or its last key; None where there is none."""
+    """Return the key that is so many rows of a part beyond another one, or its last key; None if there is none."""
     where = f"FROM {table.name} WHERE checkpoint = {part}{_beyond(table, after is None)}"
     backwards = ", ".join(f"{key} DESC" for key in table.keys.split(", "))
     for order in (f"{table.keys} LIMIT 1 OFFSET {step - 1}", f"{backwards} LIMIT 1"):
@@ -186,7 +187,7 @@ def _key_beyond(session: Session, table: RunTable, part: RunNumber, after: Key |
 
 
 def _range_statement(table: RunTable, parts: Sequence[RunNumber], is_first: bool) -> str:
-    """Return the query of one page; SQLite goes to its range in each of the parts."""
+    """Return the query of one page; SQLite seeks its range in each of the parts."""
     upto = f"({table.keys}) <= ({', '.join(':' + name for name in 'cd'[: table.width])})"
     return (
         f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.source} WHERE checkpoint IN"

@@ -1,4 +1,4 @@
-"""Settings of the whole process that some work wants otherwise for as long as it takes."""
+"""Process-wide settings that some work needs to be different while it lasts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from weakref import ref
 T = TypeVar("T")
 
 Thresholds = tuple[int, int, int]
-"""Of the three generations of the collector."""
+"""The thresholds of the three generations of the collector."""
 
 
 class Setting(Generic[T]):
-    """A setting that several threads may want: the first one sets it, and the last one puts it back.
+    """A setting that several threads may want changed: the first one sets it, and the last one restores it.
 
     Args:
-        read: returns what it is.
+        read: returns its current value.
         write: sets it.
-        value: what is wanted.
+        value: the wanted value.
     """
 
     def __init__(self, read: Callable[[], T], write: Callable[[T], object], value: T) -> None:
@@ -32,7 +32,7 @@ class Setting(Generic[T]):
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
-        """Have the setting as it is wanted."""
+        """Apply the wanted value."""
         with self._lock:
             if not self._wanted:
                 self._before = self._read()
@@ -49,12 +49,12 @@ class Setting(Generic[T]):
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Let Python look for cycles more seldom while many rows are built, none of which is garbage.
+    """Make Python look for cycles less often while many rows are built, none of which is garbage.
 
-    It would walk them and all others in memory again and again: a tenth to a half of the time of a checkpoint or of
-    reading a table, and more the more there is in memory. A program that looks for none, or more seldom still, is left
-    to it. Of threads that overlap the first one may put it back for all; where an interruption kept somebody from that,
-    the next use does.
+    Otherwise it would walk them and all other objects in memory again and again, which takes a tenth to a half of the
+    time of a checkpoint or of reading a table, and more the more there is in memory. A program that looks for no
+    cycles, or even less often, is left alone. If threads overlap, the first one may restore the thresholds for all; if
+    an interruption kept a thread from that, the next use does it.
     """
     before = _before()
     if before is None:
@@ -66,13 +66,13 @@ def collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*_SELDOM)
         yield
     finally:
-        if gc.get_threshold() == _SELDOM:  # Else the program has chosen meanwhile.
+        if gc.get_threshold() == _SELDOM:  # Otherwise the program has set its own meanwhile.
             gc.set_threshold(*before)
         _last.before = None
 
 
 def _before() -> Thresholds | None:
-    """Return the thresholds to put back, ``None`` where those that are stay."""
+    """Return the thresholds to restore, or ``None`` if the current ones stay."""
     found = gc.get_threshold()
     if found == _SELDOM:
         return _last.before if _last.use() is None else None
@@ -80,11 +80,11 @@ def _before() -> Thresholds | None:
 
 
 class _Use:
-    """Stands for a use that has raised the thresholds, and is gone with it whether it has put them back or not."""
+    """Stands for a use that has raised the thresholds, and disappears with it, whether it has restored them or not."""
 
 
 class _Last:
-    """The last use that has raised the thresholds, and what they were, until it has put them back."""
+    """The last use that raised the thresholds, and what they were, until it has restored them."""
 
     def __init__(self) -> None:
         self.use: Callable[[], _Use | None] = lambda: None
@@ -92,7 +92,7 @@ class _Last:
 
 
 def switching_often() -> AbstractContextManager[None]:
-    """Let a thread that waits for its turn have it soon, as one does that asks SQLite for little again and again."""
+    """Give a waiting thread its turn soon, for example one that asks SQLite for a little again and again."""
     return _SWITCH.wanted()
 
 

@@ -1,12 +1,12 @@
-"""Telling how far work that takes long has come."""
+"""Reporting the progress of long work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int], None]
-"""Is told how much is done, and how much is to be done in all."""
+"""Called with how much is done and the total to do."""
 
 
 def silent(done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Report nothing."""

@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 
 def _steadily(method: Callable[Concatenate[Reader, _P], _R]) -> Callable[Concatenate[Reader, _P], _R]:
-    """Let nobody change the runs of a reader between the making of a statement and its end, also in other threads."""
+    """Keep all threads from changing the runs of a reader from when a statement is built until it ends."""
 
     @wraps(method)
     def _locked(self: Reader, /, *args: _P.args, **options: _P.kwargs) -> _R:
@@ -43,29 +43,29 @@ class StoredItem(NamedTuple):
 
 
 StoredRow = tuple[Any, ...]
-"""A slot as it is read with others: slot, value, and the rank where that was asked for."""
+"""A slot as it is read with others: slot, value, and the rank if it was asked for."""
 
 
 class Reader:
     """A view of the state at one checkpoint, shared by everything that loads slots.
 
-    The list of live runs decides the view: rows of other runs are never seen, not even those that a transaction on
-    the same connection is about to commit. It stays right while checkpoints are made, and while runs are merged: the
-    store knows its readers, and merges no run out of the sight of one.
+    The list of live runs decides the view: rows of other runs are never seen, not even those that a transaction on the
+    same connection is about to commit. It stays correct while checkpoints are made and while runs are merged: the store
+    knows its readers, and merges no run away from under one.
 
     Args:
         session: the connection to read through.
         runs: the numbers of the runs that make up the state, in any order.
-        between: gives a reader of just what came after one checkpoint up to another; None where that is not known.
-        extents: what is known of the runs already.
+        between: returns a reader of only what came after one checkpoint, up to another; None if that is not known.
+        extents: what is already known of the runs.
         is_partial: the runs are not a whole state, but what came on top of an older one.
     """
 
     PAGE_ROWS = 1024
-    """How many rows one statement of a scan fetches; between pages the store may be written."""
+    """How many rows one statement of a scan fetches; between pages the store may be written to."""
 
     FIRST_PAGE_ROWS = 16
-    """How many it fetches first where the pages grow."""
+    """How many rows it fetches first if the pages grow."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Reader:
 
     @_steadily
     def read_from(self, runs: Sequence[RunNumber]) -> None:
-        """Read the same state from other runs from now on."""
+        """From now on, read the same state from other runs."""
         self.runs = tuple(sorted(runs, reverse=True))
         self._lookup = Lookup(self._session, self.runs, self._extents)
 
@@ -97,23 +97,23 @@ class Reader:
 
     @property
     def newest(self) -> int:
-        """The number of the checkpoint that is read; 0 before the first."""
+        """The number of the checkpoint that this reads; 0 before the first."""
         return int(self.runs[0]) if self.runs else 0
 
     @property
     def is_retired(self) -> bool:
-        """Whether the checkpoint that is read exists no more; another one may have its number by now."""
+        """Whether the checkpoint that this reads no longer exists; another one may have its number by now."""
         return self._refusal is not None
 
     def retire(self, reason: str) -> None:
-        """Refuse all further work, because the checkpoint that is read exists no more."""
+        """Refuse all further work, because the checkpoint that this reads no longer exists."""
         self._refusal = reason
 
     def require_readable(self) -> None:
-        """Refuse where the checkpoint that is read exists no more.
+        """Refuse to go on if the checkpoint that this reads no longer exists.
 
         Raises:
-            UnknownCheckpointError: it does not.
+            UnknownCheckpointError: it does not exist.
         """
         if self._refusal is not None:
             raise UnknownCheckpointError(self._refusal)
@@ -124,7 +124,7 @@ class Reader:
 
     @_steadily
     def index(self) -> list[IndexRow]:
-        """Return the index row of every object that exists, in order of their ids."""
+        """Return the index row of every object that exists, in order of id."""
         rows = self._query(
             f"SELECT object, name, kind, codec, max(checkpoint) FROM state_index WHERE checkpoint {self._in}"
             " GROUP BY object ORDER BY object"
@@ -133,7 +133,7 @@ class Reader:
 
     @_steadily
     def entry(self, object_id: int) -> IndexRow | None:
-        """Return the index row of one object, or ``None`` where no object of this id has a name.
+        """Return the index row of one object, or ``None`` if no object with this id has a name.
 
         Time: O(live runs · log n).
         """
@@ -146,10 +146,10 @@ class Reader:
         return None if row is None or row[2] is None else row
 
     def knew(self, object_id: int, name: str, kind: str) -> bool:
-        """Tell whether the object of this id had this name and kind in a checkpoint since which the store has all rows.
+        """Return whether the object had this id, name and kind in a checkpoint since which the store has all rows.
 
-        An object that had the id before, and was deleted, does not count: the changes of a fork may take its id again.
-        Where rows of a checkpoint are gone it may have been that which deleted it.
+        An object that had the id before and was deleted does not count: the changes of a fork may use its id again. If
+        the rows of a checkpoint are gone, that checkpoint may have deleted it.
 
         Time: O(index rows + checkpoints).
         """
@@ -174,9 +174,9 @@ class Reader:
 
     @_steadily
     def metadatum(self, object_id: int, key: str) -> str | None:
-        """Return the JSON text of one key of the metadata of one object, ``None`` where it is not stored.
+        """Return the JSON text of one key of the metadata of one object, or ``None`` if it is not stored.
 
-        Time: O(live runs · log n); O(log n) where the newest run has it.
+        Time: O(live runs · log n); O(log n) if the newest run has it.
         """
         self.require_readable()
         statement = newest_of("value", "state_metadata", "key", len(self.runs))
@@ -184,7 +184,7 @@ class Reader:
         return None if row is None else row[0]
 
     def item(self, object_id: int, slot: Slot) -> StoredItem | None:
-        """Return what one slot holds, or ``None``.
+        """Return what one slot holds, or ``None`` if it holds nothing.
 
         Time: O(live runs · log n).
         """
@@ -196,9 +196,9 @@ class Reader:
 
     @_steadily
     def last_slot(self, object_id: int) -> Slot | None:
-        """Return the greatest slot of an object, ``None`` where it has none.
+        """Return the greatest slot of an object, or ``None`` if it has none.
 
-        Time: O(live runs · log n), unless slots at the end were deleted lately.
+        Time: O(live runs · log n), unless slots at the end were deleted recently.
         """
         self.require_readable()
         slot, is_deleted = self._lookup.last(object_id)
@@ -208,7 +208,7 @@ class Reader:
 
     @_steadily
     def items_at(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
-        """Return the rows of those of many slots that hold anything, in any order: quicker than one by one.
+        """Return the rows of those among many slots that hold anything, in any order: faster than one by one.
 
         Time: O(slots · live runs · log n).
         """
@@ -217,7 +217,7 @@ class Reader:
 
     @_steadily
     def slots_naming(self, owner: int, ids: Iterable[int]) -> list[Slot]:
-        """Return the slots of an object that say one of some ids, also those where only an older run does.
+        """Return the slots of an object that name one of some ids, including those that name it only in an older run.
 
         Time: O(slots stored), all of it inside SQLite.
         """
@@ -238,9 +238,9 @@ class Reader:
 
     @_steadily
     def has_large(self, object_id: int) -> bool:
-        """Tell whether an object has values that lie beside their rows.
+        """Return whether an object has values that are stored apart from their rows.
 
-        Time: O(slots stored) without their values; O(1) where the store has no such value.
+        Time: O(slots stored) without their values; O(1) if the store has no such value.
         """
         if not self._query("SELECT 1 FROM state_large LIMIT 1"):
             return False
@@ -256,7 +256,7 @@ class Reader:
         reverse: bool = False,
         page_rows: int | None = None,
     ) -> Iterator[StoredItem]:
-        """Yield the slots of an object in slot order, with ``lower <= slot <= upper`` where bounds are given.
+        """Yield the slots of an object in slot order, with ``lower <= slot <= upper`` if bounds are given.
 
         Rows are fetched page by page, so the memory used does not depend on the size of the object.
         """
@@ -273,7 +273,7 @@ class Reader:
         reverse: bool = False,
         page_rows: int | None = None,
     ) -> Iterator[ReadRow]:
-        """Yield the newest row of each slot as :meth:`items` does, those that mark deletions (value ``None``) too."""
+        """Yield the newest row of each slot as :meth:`items` does, but include deletions (value ``None``)."""
         scan = Scan(self, self._session, self._extents, object_id, lower, upper, reverse=reverse)
         for page in scan.pages(page_rows or self.PAGE_ROWS):
             yield from page
@@ -290,8 +290,8 @@ class Reader:
     ) -> Iterator[list[tuple[Slot, Payload]]]:
         """Yield slots and values in pages, in the order of :meth:`items`.
 
-        Unless told otherwise pages grow, as most scans end early. Where ``only`` says how a value begins, others are
-        not fetched: ``""`` stands for them.
+        Unless ``page_rows`` is given, pages grow, as most scans end early. If ``only`` says how a value begins, other
+        values are not fetched: ``""`` stands for them.
         """
         scan = Scan(
             self, self._session, self._extents, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only
@@ -302,15 +302,15 @@ class Reader:
     def items_by_rank(self, object_id: int, *, reverse: bool = False, limit: int | None = None) -> Iterator[StoredItem]:
         """Yield the slots of an object in the order of their ranks.
 
-        SQLite sorts, outside memory where it must, so the memory used does not depend on the size of the object. The
-        order is fixed when the first slot is fetched: the store may be written meanwhile.
+        SQLite sorts, outside memory if necessary, so the memory used does not depend on the size of the object. The
+        order is fixed when the first slot is fetched: the store may be written to meanwhile.
 
         Args:
             object_id: the object.
-            reverse: the highest rank first.
-            limit: how many slots to yield at most: few are found without sorting all.
+            reverse: start with the highest rank.
+            limit: how many slots to yield at most: a few are found without sorting all.
 
-        Time: O(slots stored), nearly all of it inside SQLite where ``limit`` is small.
+        Time: O(slots stored), nearly all of it inside SQLite if ``limit`` is small.
         """
         for page in self.pages_by_rank(object_id, reverse=reverse, limit=limit):
             yield from map(StoredItem._make, page)
@@ -335,17 +335,17 @@ class Reader:
                 yield page
 
     def since(self, older: Reader) -> Reader | None:
-        """Return a reader of just the runs that came on top of an older checkpoint, which deletions are part of too.
+        """Return a reader of only the runs that came on top of an older checkpoint; deletions are part of them.
 
         Returns:
-            ``None`` where this state is not the older one with later runs on top: the runs between are gone, were
-            replaced by a complete image, or lie in another file.
+            ``None`` if this state is not the older one with later runs on top: the runs between are gone, were replaced
+                by a complete image, or lie in another file.
         """
         if self._session is not older._session or self._between is None or not 0 < older.newest <= self.newest:
             return None
         between = self._between(older.newest, self.newest)
         # What an object held before it was deleted is in no later run once a base was made without it: if the object
-        # has come back since, just a comparison tells what it lost.
+        # has come back since, only a comparison shows what it lost.
         is_risky = between is not None and between.runs and int(self.runs[-1]) > older.newest
         if is_risky and between is not None and between.deletes_objects(filter(is_owner, self.index())):
             return None
@@ -353,7 +353,7 @@ class Reader:
 
     @_steadily
     def touched(self) -> set[int]:
-        """Return the ids of all objects that the runs have any row of, be they alive or not.
+        """Return the ids of all objects that the runs have any row of, whether or not they still exist.
 
         Time: O(rows).
         """
@@ -364,7 +364,7 @@ class Reader:
         return {row[0] for statement in statements for row in self._query(statement)}
 
     def deletes_objects(self, owners: Iterable[IndexRow] = ()) -> bool:
-        """Tell whether the runs have a row that deletes an object: one with a name, or one of some owners.
+        """Return whether the runs have a row that deletes an object: one with a name, or one of some owners.
 
         Time: O(rows of the index and of the owners).
         """
@@ -405,7 +405,7 @@ class Reader:
 
         Args:
             page_rows: about how many rows a page has.
-            index: the index rows of the objects to have, with those that they own; of all by default.
+            index: the index rows of the objects to include, together with those that they own; all by default.
 
         Time: O(state); the memory used does not depend on it, only on the number of objects.
         """
@@ -431,7 +431,7 @@ class Reader:
 
     @_steadily
     def count(self, object_id: int) -> int:
-        """Return the number of slots that an object has stored.
+        """Return how many slots of an object are stored.
 
         Time: O(n).
         """
@@ -443,7 +443,7 @@ class Reader:
 
     @_steadily
     def last_rank(self, object_id: int) -> int | None:
-        """Return the highest rank of the slots of an object, None where none has one.
+        """Return the highest rank of the slots of an object, or None if no slot has one.
 
         Time: O(slots stored), all of it inside SQLite.
         """
@@ -465,7 +465,7 @@ _WITHOUT_ROWS = """
     SELECT max(number) AS number FROM checkpoint WHERE run_slots IS NULL
     UNION ALL SELECT max(number) - 1 FROM checkpoint WHERE number - 1 NOT IN (SELECT number FROM checkpoint)
 """
-"""The newest checkpoints that have no rows of their own any more: one that is on record, and one that is not."""
+"""The newest checkpoints that no longer have rows of their own: one that is on record, and one that is not."""
 
 _DELETED = """
     SELECT checkpoint AS run FROM state_index WHERE object = :id AND kind IS NULL
@@ -484,4 +484,4 @@ _DELETIONS = f"""
         AND first <= (SELECT min(coalesce(run_first, number)) FROM checkpoint WHERE run_slots IS NOT NULL)
     )
 """
-"""The same of a store that has merged runs: one of them that nothing lies below is a whole state."""
+"""The same for a store that has merged runs: a merged run that has nothing below it is a whole state."""

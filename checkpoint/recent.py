@@ -1,6 +1,6 @@
-"""The rows of runs that were written not long ago, kept in memory: most are merged soon, and need not be read for it.
+"""The rows of recently written runs, kept in memory: most are merged soon, and need not be read for that.
 
-What is merged from memory is what was acknowledged, whatever has become of it on the disk meanwhile.
+What is merged from memory is what was acknowledged, whatever has become of it on disk meanwhile.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from checkpoint.run import table_bytes
 from checkpoint.tiers import RunNumber
 
 Rows = Sequence[list[Any]]
-"""The rows of a run: of each table a list, in the order of its keys."""
+"""The rows of a run: a list for each table, in key order."""
 
 MOST_ROWS = 131_072
 """How many rows are kept in all; larger ones count for more."""
 
 _ROW_BYTES = 128
-"""A run counts for as many rows as its bytes are times so many, where it has fewer."""
+"""A run counts for at least one row per so many bytes."""
 
 _TOGETHER, _LARGE = 32, 2
-"""So many runs of a size have room: those that are merged together, and larger ones where the whole state is small."""
+"""So many runs of one size have room: those that are merged together, and larger ones if the whole state is small."""
 
 _SAMPLED = 64
-"""One row of so many tells where pages may end."""
+"""One row in so many marks where a page may end."""
 
 _APART = PAGE_ROWS // _SAMPLED
-"""Of those that tell it, so many lie in a page."""
+"""How many such marks lie in a page."""
 
 
 class RecentRuns:
@@ -41,11 +41,11 @@ class RecentRuns:
         self._room = MOST_ROWS
 
     def add(self, run: RunNumber, rows: Rows, size: int) -> None:
-        """Keep the rows of a run where there is room for them, be it that of larger runs; not rows that could change.
+        """Keep the rows of a run if there is room for them, if need be that of larger runs; not rows that could change.
 
         Args:
             run: its number.
-            rows: its rows of each table.
+            rows: its rows in each table.
             size: their bytes.
         """
         if any(set(map(type, part)) - {tuple} for part in rows):
@@ -60,7 +60,7 @@ class RecentRuns:
         self._room -= weight
 
     def of(self, runs: Sequence[RunNumber]) -> list[Rows] | None:
-        """Return the rows of some runs; None where not all of them are here."""
+        """Return the rows of some runs; None if not all of them are here."""
         return [self._rows[run] for run in runs] if all(run in self._rows for run in runs) else None
 
     def keep(self, runs: Collection[RunNumber]) -> None:
@@ -88,14 +88,14 @@ class Gathered:
         self.size = 0
 
     def add(self, place: int, rows: list[Any]) -> bool:
-        """Take the next rows of a table, given by its place; tell whether all of them may still be kept."""
+        """Take the next rows of the table at a position; return whether all rows may still be kept."""
         self.tables[place].extend(rows)
         self.size += table_bytes(place, rows)
         return _weight(self.tables, self.size) <= MOST_ROWS
 
 
 def is_worth_keeping(rows: int, base: int) -> bool:
-    """Tell whether a run will be merged from memory: whether those that it is merged with have room beside it.
+    """Return whether a run will be merged from memory: whether the runs that it is merged with have room beside it.
 
     Args:
         rows: its item rows.
@@ -105,7 +105,7 @@ def is_worth_keeping(rows: int, base: int) -> bool:
 
 
 def kept_pages(table: RunTable, parts: Sequence[list[Any]], live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
-    """Yield what :func:`checkpoint.pages.merged_pages` does, of rows in memory.
+    """Yield what :func:`checkpoint.pages.merged_pages` does, for rows in memory.
 
     Args:
         table: the table.

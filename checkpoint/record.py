@@ -61,7 +61,7 @@ def read_records(session: Session, clause: str, parameters: tuple[object, ...] =
 
 
 def _read_sealed(session: Session, clause: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    """Return the records as they were written, where that can be told, else as they are."""
+    """Return the records as they were written if that can be determined, otherwise as they are."""
     rows = session.rows_as_stored(f"SELECT {_SEALED}, run_slots, run_digest FROM checkpoint {clause}", parameters)
     told = [(*(seals.written(seals.CHECKPOINT, row[:-2]) or row[:-2])[:-2], *row[-2:]) for row in rows]
     are_numbers = all(type(row[0]) is type(row[1]) is int for row in told)
@@ -71,7 +71,7 @@ def _read_sealed(session: Session, clause: str, parameters: tuple[object, ...]) 
 
 
 def read_next_object_id(session: Session) -> int:
-    """Return an id that is greater than any that an object was given.
+    """Return an id greater than any that an object was given.
 
     Raises:
         CorruptStoreError: it is damaged.
@@ -83,7 +83,7 @@ def read_next_object_id(session: Session) -> int:
 
 
 def records_damaged(session: Session) -> CorruptStoreError:
-    """Return what to raise where the records of checkpoints or runs cannot be what was written."""
+    """Return the error to raise if the records of checkpoints or runs cannot be what was written."""
     return CorruptStoreError(f"{session.path}: the table of checkpoints is damaged: {RESTORE}")
 
 
@@ -100,10 +100,10 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
 
 
 def timestamp(ago: timedelta = timedelta(0), now: datetime | None = None) -> str:
-    """Return the time as records keep it, in UTC, so that the order of texts is the order of times."""
+    """Return the time as records keep it, in UTC, so that timestamps sort as text in the order of time."""
     try:
         then = (now or datetime.now(UTC)) - ago
-    except OverflowError:  # longer ago than there are dates
+    except OverflowError:  # longer ago than dates reach
         then = datetime.min.replace(tzinfo=UTC)
     return then.isoformat(timespec="milliseconds")
 

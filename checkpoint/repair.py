@@ -1,8 +1,8 @@
-"""Repairing a store: what is damaged is let go of, and the newest checkpoint that can be proved becomes the newest one.
+"""Repairing a store: what is damaged is dropped, and the newest checkpoint that can be proved becomes the newest one.
 
-A merged run is made again from the runs beside it. A full checkpoint whose rows are damaged is made again from the
-state before it, where its digest says that nothing had changed in between. What cannot be proved is dropped, unless
-it is to be salvaged.
+A merged run is rebuilt from the runs beside it. A full checkpoint whose rows are damaged is rebuilt from the state
+before it, if its digest says that nothing had changed in between. What cannot be proved is dropped, unless it is to be
+salvaged.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Repair:
 
     Args:
         damage: each damage in words.
-        rebuilt: the full checkpoints that were made again from the state before them.
-        lost: the checkpoints that could be read before, or seemed so, and cannot any more.
+        rebuilt: the full checkpoints that were rebuilt from the state before them.
+        lost: the checkpoints that could be read before, or seemed so, and no longer can.
         newest: the newest checkpoint; 0 for an empty store.
-        objects_lost: the objects that were left out of a checkpoint that was salvaged, each with what was found.
-        unproved: the objects that were kept in it as they read, although a run of theirs is not as it was written.
+        objects_lost: the objects that were left out of a salvaged checkpoint, each with what was found.
+        unproved: the objects that were kept in it as they read, although one of their runs is not as it was written.
     """
 
     damage: tuple[str, ...]
@@ -50,19 +50,19 @@ class Repair:
 def repair(
     session: Session, connection: sqlite3.Connection, progress: Progress = silent, *, salvage: bool = False
 ) -> Repair:
-    """Repair a store inside a transaction of the caller, who loads the catalogue anew afterwards.
+    """Repair a store inside a transaction of the caller, who must reload the catalogue afterwards.
 
     Args:
         session: the store.
         connection: inside a transaction.
-        progress: is told how many rows were checked, and how many are to be checked in all.
-        salvage: keep the newest checkpoint as it reads where it cannot be proved.
+        progress: called with the number of rows checked so far and the total to check.
+        salvage: keep the newest checkpoint as it reads if it cannot be proved.
 
     Raises:
         CorruptStoreError: no checkpoint can be proved (or read, to salvage it), or the structure of the file itself is
             damaged.
 
-    Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
+    Time: O(rows). Memory: one state, if a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
     records, doubtful = _mend_records(session, connection)
     verify.check_file(session)
@@ -104,7 +104,7 @@ def _salvaged(
     doubtful: Collection[int],
     newest: int,
 ) -> Salvage | None:
-    """Write the newest state that can be read as a checkpoint, where it is newer than the newest that is sound."""
+    """Write the newest state that can be read as a checkpoint, if it is newer than the newest sound one."""
     parts = newest_readable(found.runs, damaged, doubtful)
     if not parts or int(parts[-1]) <= newest:
         return None
@@ -113,9 +113,9 @@ def _salvaged(
 
 
 def _mend_records(session: Session, connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
-    """Put the records right, also those that SQLite would not take: see :func:`checkpoint.seals.mend`.
+    """Correct the records, even those that SQLite would not accept: see :func:`checkpoint.seals.mend`.
 
-    What was recorded of a run beside what its checkpoint wrote is the same, in a record that was just found right.
+    In a record that was just found correct, what was recorded of the run must equal what its checkpoint wrote.
     """
     connection.execute("PRAGMA ignore_check_constraints = ON")
     try:
@@ -153,14 +153,14 @@ def _damages(session: Session, found: Catalogue, progress: Progress) -> dict[Run
 
 
 def _said(error: CorruptStoreError) -> str:
-    """Return what an error says, without the advice that is being followed."""
+    """Return the message of an error, without the advice that is being followed."""
     return str(error).removesuffix(f": {REPAIR}")
 
 
 def _rebuild(
     session: Session, connection: sqlite3.Connection, runs: RunMap, run: RunNumber, damage: Iterable[RunNumber]
 ) -> bool:
-    """Make a full checkpoint again from the state before it, and tell whether that is what it was."""
+    """Rebuild a full checkpoint from the state before it, and return whether that is what it was."""
     number = int(run)
     sound = RunMap([one for one in runs if one.run not in damage], runs.fulls)
     parts = sound.at(number - 1) if number in runs.fulls else ()
@@ -179,7 +179,7 @@ def _rebuild(
 
 
 def _newest_sound(session: Session, sound: RunMap, numbers: list[int], damage: dict[RunNumber, str]) -> int:
-    """Return the newest checkpoint whose runs and objects are sound, 0 where none is."""
+    """Return the newest checkpoint whose runs and objects are sound, 0 if there is none."""
     for number in reversed(numbers):
         if number not in sound or not (parts := sound.at(number)):
             continue
@@ -205,13 +205,13 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
 
 
 def _drop_after(connection: sqlite3.Connection, newest: int, salvaged: int) -> None:
-    """Delete the rows of checkpoints after the newest sound one, but of the one that was salvaged."""
+    """Delete the rows of checkpoints after the newest sound one, except those of the salvaged one."""
     for table, column in run_rows.NUMBERED:
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ? AND {column} <> ?", (newest + 1, salvaged))
 
 
 def _mend_bodies(session: Session, connection: sqlite3.Connection, sound: RunMap) -> list[str]:
-    """Have each large value go with the last row that refers to it, and return what was wrong."""
+    """Make each large value be deleted with the last row that refers to it, and return what was wrong."""
     wrong = chain(large.find_unused(session), *(large.find_wrong(session, run) for run in sound))
     damages = [f"{session.path}: {damage}" for damage in wrong]
     large.mend(session, connection, sound)
@@ -219,7 +219,7 @@ def _mend_bodies(session: Session, connection: sqlite3.Connection, sound: RunMap
 
 
 def _drop_shortcuts(session: Session, connection: sqlite3.Connection) -> list[str]:
-    """Delete the filters and spans that are wrong, which costs reads some time only, and return what was wrong."""
+    """Delete the filters and spans that are wrong, which only costs reads some time, and return what was wrong."""
     damages: list[str] = []
     for table, find_wrong in (("filter", filters.find_wrong), ("span", spans.find_wrong)):
         wrong = list(find_wrong(session))
@@ -229,7 +229,7 @@ def _drop_shortcuts(session: Session, connection: sqlite3.Connection) -> list[st
 
 
 def _drop_digests(session: Session, connection: sqlite3.Connection) -> list[str]:
-    """Delete the digests of runs that are not there any more, and return what was wrong."""
+    """Delete the digests of runs that no longer exist, and return what was wrong."""
     alone = "run_slots IS NULL AND run_digest IS NOT NULL"
     numbers = [row[0] for row in session.rows(f"SELECT number FROM checkpoint WHERE {alone} ORDER BY number")]
     connection.execute(f"UPDATE checkpoint SET run_digest = NULL WHERE {alone}")
@@ -237,7 +237,7 @@ def _drop_digests(session: Session, connection: sqlite3.Connection) -> list[str]
 
 
 def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: RunMap) -> tuple[str, ...]:
-    """Have new objects get ids that no other one has or had, and return what was wrong."""
+    """Make new objects get ids that no other one has or had, and return what was wrong."""
     try:
         verify.check_next_object(session, sound)
     except CorruptStoreError as error:

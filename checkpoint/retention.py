@@ -1,4 +1,4 @@
-"""Retention: which old checkpoints to let go of."""
+"""Retention: which old checkpoints to drop."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunMap
 
 UNUSED = 0.25
-"""Which part of the file may hold nothing before pruning gives it back to the file system."""
+"""What fraction of the file may be unused before pruning returns it to the file system."""
 
 
 def first_kept(session: Session, keep: int | None, older_than: timedelta | None) -> int:
-    """Return the oldest checkpoint that a retention keeps, be it that its rows were let go of already.
+    """Return the oldest checkpoint that a retention keeps, even if its rows have already been dropped.
 
     Args:
         session: the store.
-        keep: how many of the newest to keep at least.
+        keep: how many of the newest to keep, at least.
         older_than: keep all that are younger.
     """
     last = session.row("SELECT coalesce(max(number), 0) FROM checkpoint")[0]
@@ -32,7 +32,7 @@ def first_kept(session: Session, keep: int | None, older_than: timedelta | None)
 def first_younger(session: Session, age: timedelta, oldest: int, last: int) -> int:
     """Return the oldest checkpoint that an age keeps.
 
-    The age is counted from the earlier of the times of the newest two: for one the clock may have been ahead.
+    The age is counted from the earlier of the times of the newest two: the clock may have been ahead for one of them.
 
     Args:
         session: the store.
@@ -40,28 +40,28 @@ def first_younger(session: Session, age: timedelta, oldest: int, last: int) -> i
         oldest: the oldest one that can be read.
         last: the newest one.
 
-    Time: O(checkpoints that go, and those for which the clock was ahead).
+    Time: O(checkpoints dropped, and those for which the clock was ahead).
     """
     newest = "SELECT min(time) FROM (SELECT time FROM checkpoint ORDER BY number DESC LIMIT 2)"
     try:
         now = datetime.fromisoformat(session.row(newest)[0])
     except (TypeError, ValueError):
-        return oldest  # It is damaged, and tells no age.
+        return oldest  # It is damaged, so there is no age to tell.
     return _after_old(session, oldest, last, timestamp(age, now), timestamp(now=now))
 
 
 def _after_old(session: Session, oldest: int, last: int, since: str, now: str) -> int:
     """Return the checkpoint before which all are old, from the oldest on; at most the last one.
 
-    The first young one ends that, whatever is said of those after it: the clock may have been behind for one. A time
-    that is yet to come says nothing, or a clock that was ahead would keep all that follows until then.
+    The first young one ends the search, whatever the records say of those after it: the clock may have been behind for
+    one. A time in the future says nothing; otherwise a clock that was ahead would keep all that follows until then.
 
     Args:
         session: the store.
         oldest: the checkpoint to begin with.
         last: the newest one.
-        since: the time from which on they are young.
-        now: the time.
+        since: the time from which on checkpoints are young.
+        now: the current time.
     """
     find_young = "SELECT min(number) FROM checkpoint WHERE number >= ? AND time BETWEEN ? AND ?"
     find_old = "SELECT max(number) FROM checkpoint WHERE number >= ? AND number < ? AND time < ?"
@@ -71,21 +71,21 @@ def _after_old(session: Session, oldest: int, last: int, since: str, now: str) -
 
 
 def beginning_is_gone(session: Session) -> bool:
-    """Tell whether some of the first checkpoints were merged or pruned, so that the state before them is no more."""
+    """Return whether some of the first checkpoints were merged or pruned, so that the state before them is gone."""
     first = "SELECT 1 FROM checkpoint WHERE run_slots IS NULL OR (SELECT min(number) FROM checkpoint) > 1 LIMIT 1"
     return session.row(first) is not None
 
 
 def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Collection[int]) -> None:
-    """Drop the records of checkpoints before ``first`` that cannot be read any more.
+    """Drop the records of checkpoints before ``first`` that can no longer be read.
 
-    The record of a full checkpoint says where a lineage begins, also after its rows were merged into a newer run: it
+    The record of a full checkpoint says where a lineage begins, even after its rows were merged into a newer run: it
     stays while anything of the lineage does.
 
     Dirties: these records.
     """
     begin = runs.full_at(first, pins)
-    # What is full is known of the map: what the records say of it by now may be wrong.
+    # The map knows which are full: what the records say by now may be wrong.
     stay = ", ".join(str(number) for number in runs.fulls if number >= begin)
     connection.execute(
         f"DELETE FROM checkpoint WHERE number < ? AND run_slots IS NULL AND number NOT IN ({stay})", (first,)

@@ -17,13 +17,13 @@ import orjson
 from checkpoint.errors import REPAIR, CorruptStoreError
 
 Slot = int | float | str | bytes
-"""A slot as SQLite stores and orders it: numbers before text before bytes."""
+"""A slot as SQLite stores and orders it: numbers before text, text before bytes."""
 
 BELOW_ALL = (-1, None)
-"""Less than every slot as :func:`slot_order` says it."""
+"""Less than every slot in the order of :func:`slot_order`."""
 
 Payload = str | bytes
-"""A stored value: JSON text, or raw bytes where the codec of the object says so."""
+"""A stored value: JSON text, or raw bytes if the codec of the object says so."""
 
 IndexRow = tuple[int, str, str | None, str | None]
 """(object, name, kind, codec); a kind of ``None`` marks the deletion of the object."""
@@ -32,17 +32,17 @@ MetadataRow = tuple[int, str, str | None]
 """(object, key, value); a value of ``None`` marks a deletion."""
 
 OWNER_MARK = '"of":'
-"""Stands in the codec of an object whose slots refer to objects that it owns."""
+"""Appears in the codec of an object whose slots refer to objects that it owns."""
 
 OWNED_KEY = "$object"
 """The key under which a slot names the id of the object that it owns."""
 
 ItemRow = tuple[int, Slot, Payload | None, int | None]
-"""(object, slot, value, rank); a value of ``None`` marks a deletion, the rank keeps the order of insertion."""
+"""(object, slot, value, rank); a value of ``None`` marks a deletion, and the rank keeps the order of insertion."""
 
 
 Page = tuple[int, list[Any]]
-"""Some rows of a run that goes by page by page: the place of their table (index, metadata, items), and the rows."""
+"""Some rows of a run streamed page by page: the position of their table (index, metadata, items), and the rows."""
 
 
 class CheckpointKind(StrEnum):
@@ -53,7 +53,7 @@ class CheckpointKind(StrEnum):
 
 
 CHUNK_ROWS = 4096
-"""How many rows are dealt with at once, where they are small."""
+"""How many rows are handled at once, if they are small."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Run:
     metadata: list[MetadataRow] = field(default_factory=list)
     items: list[ItemRow] = field(default_factory=list)
     _counted: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
-    """How many metadata and item rows have been counted when they were added, and their bytes."""
+    """How many metadata and item rows were counted when they were added, and their bytes."""
 
     def add(self, metadata: list[MetadataRow], items: list[ItemRow]) -> int:
         """Add the rows of an object, and return their bytes.
@@ -97,21 +97,21 @@ class Run:
         return index_bytes(self.index) + metadata_bytes(self.metadata) + item_bytes(self.items)
 
     def sort(self) -> None:
-        """Put the rows into the order of the tables, so that writing them is an append.
+        """Sort the rows into the order of the tables, so that writing them is an append.
 
         Time: O(n log n); O(n) for rows that are sorted already.
         """
         self.index.sort(key=_by_object)
         self.metadata.sort(key=_by_object_and_key)
         try:
-            # The keys are unique, so that the comparison of whole rows ends at them: faster than a key function.
+            # The keys are unique, so comparing whole rows ends at them: faster than a key function.
             self.items.sort()
         except TypeError:
             _require_slots(map(_slot, self.items))
             self.items.sort(key=_by_object_and_slot)
 
     def digest(self) -> str:
-        """Return a hash over every row, the same wherever and in whatever order the rows are kept.
+        """Return a hash over all rows, which does not depend on where or in what order they are kept.
 
         Time: O(n log n); O(n) for rows that are sorted already.
         """
@@ -132,12 +132,12 @@ class Run:
 
     @property
     def tables(self) -> tuple[list[Any], ...]:
-        """The rows table by table, in the order of their places: index, metadata, items."""
+        """The rows table by table, in order of position: index, metadata, items."""
         return self.index, self.metadata, self.items
 
     @classmethod
     def of_pages(cls, kind: CheckpointKind, pages: Iterable[Page]) -> Self:
-        """Return the run whose pages these are.
+        """Return the run that consists of these pages.
 
         Time: O(rows).
         """
@@ -147,7 +147,7 @@ class Run:
         return run
 
     def is_empty(self) -> bool:
-        """Tell whether the run writes no row at all."""
+        """Return whether the run writes no row at all."""
         return not (self.index or self.metadata or self.items)
 
 
@@ -165,9 +165,10 @@ def measure(
     items: Iterable[ItemRow],
     chunk_rows: int = CHUNK_ROWS,
 ) -> Measure:
-    """Return item rows, bytes and digest of sorted rows: 16 bytes of BLAKE2b over their JSON, in hexadecimal digits.
+    """Return item rows, bytes and digest of sorted rows: 16 bytes of BLAKE2b over their JSON, as hexadecimal digits.
 
-    The rows may come from iterators of any length: they are read once and in chunks, and the chunks leave no trace.
+    The rows may come from iterators of any length: they are read once, in chunks, and the chunks do not affect the
+    result.
 
     >>> measure([], [], [(1, 3, "42", None)])
     Measure(slots=1, bytes=3, digest='...')
@@ -181,7 +182,7 @@ def measure(
 
 
 class PageMeasure:
-    """Measures a run whose pages go by: index, metadata and item rows, each in the order of their keys."""
+    """Measures a run as its pages are streamed: index, metadata and item rows, each in the order of their keys."""
 
     def __init__(self) -> None:
         self._digest, self._bytes, self._place = RunDigest(), 0, 0
@@ -194,7 +195,7 @@ class PageMeasure:
         self._bytes += table_bytes(place, rows)
 
     def result(self) -> Measure:
-        """Return slots, bytes and digest: these were all."""
+        """Return slots, bytes and digest of all rows taken."""
         self._go_on_to(len(_BYTES))
         return Measure(self._digest.slots, self._bytes, self._digest.hexdigest())
 
@@ -207,7 +208,7 @@ class PageMeasure:
 
 
 class RunDigest:
-    """The digest of the rows of a run, which are given table by table and in chunks of any size."""
+    """The digest of the rows of a run, which are passed in table by table, in chunks of any size."""
 
     def __init__(self) -> None:
         self.slots = 0
@@ -215,13 +216,13 @@ class RunDigest:
         self._rows = 0
 
     def update(self, rows: list[Any]) -> None:
-        """Take the next rows of the table."""
+        """Add the next rows of the current table."""
         if rows:
             self._state.update(_json(rows))
             self._rows += len(rows)
 
     def end_table(self) -> None:
-        """Go on to the next table; the last one has the slots."""
+        """Move on to the next table; the last one has the slots."""
         self._state.update(b"\n")
         self.slots, self._rows = self._rows, 0
 
@@ -236,7 +237,7 @@ def digest_of(rows: list[Any]) -> str:
 
 
 def slot_order(slot: Slot) -> tuple[int, Any]:
-    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
+    """Return a key that sorts slots as SQLite does: numbers, then text, then bytes."""
     order = _ORDER.get(type(slot))
     if order is None:
         if slot is None:
@@ -251,10 +252,10 @@ def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Pay
 
     Args:
         index: the index rows of the objects that have a name.
-        values_of: gives the stored values of one object by its id.
+        values_of: returns the stored values of one object by its id.
 
     Raises:
-        CorruptStoreError: a value that should say an object is damaged.
+        CorruptStoreError: a value that should name an object is damaged.
     """
     found: set[int] = set()
     for row in index:
@@ -266,7 +267,7 @@ def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Pay
 
 
 def is_owner(row: IndexRow) -> bool:
-    """Tell whether the slots of an object refer to objects that it owns."""
+    """Return whether the slots of an object refer to objects that it owns."""
     return row[3] is not None and OWNER_MARK in row[3]
 
 
@@ -313,7 +314,7 @@ def item_bytes(rows: Sequence[ItemRow]) -> int:
 
 
 def table_bytes(place: int, rows: list[Any]) -> int:
-    """Return the bytes of rows of a table by its place: index, metadata, items."""
+    """Return the bytes of rows of the table at a position: index, metadata, items."""
     return _BYTES[place](rows)
 
 
@@ -349,12 +350,12 @@ def _json(rows: list[Any]) -> bytes:
     try:
         return orjson.dumps(rows, default=_hex)[1:-1] + b","
     except orjson.JSONEncodeError as error:
-        # It is raised in place of all that the function raises, an interruption too.
+        # It is raised instead of whatever the function raises, even an interruption.
         raise error.__cause__ or error from None
 
 
 def _finite(slot: Any) -> Any:
-    """Return a slot as JSON can say it: JSON has no infinity, but a list is no other slot."""
+    """Return a slot in a form that JSON has: JSON has no infinity, but a list stands for no other slot."""
     return [repr(slot)] if type(slot) is float and not math.isfinite(slot) else slot
 
 

@@ -1,4 +1,4 @@
-"""The rows of a run: what writes, completes and measures them, and every table that has some.
+"""The rows of a run: writing, completing and measuring them, and the tables that have some.
 
 Everything here runs inside a transaction of the caller, and streams: the memory used does not depend on the state.
 """
@@ -20,10 +20,10 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 GROUP = 240
-"""How many rows one statement inserts at most; every SQLite takes so many values (999)."""
+"""How many rows one statement inserts at most; every SQLite accepts that many values (999)."""
 
 FEW_ROWS = 16
-"""So many rows are read at once where they may be large."""
+"""How many rows are read at once if they may be large."""
 
 _GROUPS = (GROUP, 32, 4, 1)
 
@@ -39,13 +39,13 @@ NUMBERED = (
     ("filter", "run"),
     ("span", "run"),
 )
-"""Every table that has rows by run, with the column that tells which."""
+"""Every table that has rows by run, with the column that tells the run."""
 
 LARGE = "state_large"
 """The table of bodies."""
 
 WRITTEN = (*NUMBERED, (LARGE, "checkpoint"))
-"""Every table that has rows that came with a checkpoint: a body stays after the rows of the checkpoint are gone."""
+"""Every table with rows that came with a checkpoint: a body stays after the rows of the checkpoint are gone."""
 
 
 def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
@@ -72,7 +72,7 @@ def insert_rows(
         table: the table.
         run: the number.
         rows: the rows, without it.
-        parts: the runs, oldest first, that the rows were merged of: what is large is not written again.
+        parts: the runs, oldest first, that the rows were merged from: what is large is not written again.
 
     Time: O(rows).
     Dirties: the rows.
@@ -91,13 +91,13 @@ def _insert_group(
     rows: Sequence[Any],
     parts: Sequence[RunNumber],
 ) -> None:
-    """Write some rows with one statement, in which an id that all share and a last column of NULL stand once."""
+    """Write some rows with one statement, in which a shared id and a last column of NULLs appear only once."""
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     if len(columns) != table.columns:
         raise ValueError(f"a row of {table.name} has {len(columns)} columns: expected {table.columns}")
     for place in table.integers:
         if strange := set(map(type, columns[place])) - _INTEGERS:
-            # SQLite would take it for another one, and what is read were not what was written.
+            # SQLite would turn it into another one, and what is read would not be what was written.
             raise TypeError(f"an id or rank in {table.name} is a {strange.pop().__name__}: expected an int")
     if table.stored:
         columns[table.width] = set_aside(connection, run, columns, parts)
@@ -111,10 +111,10 @@ def _insert_group(
 
 @cache
 def _insertion(table: RunTable, rows: int, columns: int, *, is_of_one: bool) -> str:
-    """Return the statement that inserts so many rows of so many columns; NULL where none come.
+    """Return the statement that inserts so many rows of so many columns, and NULL in the others.
 
-    The number of the run, and the id where all rows are of one object, come once, before the rows. Placeholders have no
-    numbers: Python from 3.12 on looks for the name of each that has one, through all that were given before.
+    The number of the run, and the id if all rows belong to one object, come once, before the rows. Placeholders have no
+    numbers: from 3.12 on, Python looks for the name of each that has one among all that were given before.
     """
     given = [*(["?"] if is_of_one else []), *(f"column{place}" for place in range(1, columns + 1))]
     missing = ["NULL"] * (table.columns - len(given))
@@ -155,7 +155,7 @@ def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
 
 
 def _drop_unreachable(session: Session, number: int, older: Sequence[RunNumber]) -> None:
-    """Drop the rows of an image whose object exists no more."""
+    """Drop the rows of an image whose object no longer exists."""
     live = Reader(session, (number,)).reachable()
     for table in TABLES[1:]:
         rows = session.connection.execute(f"SELECT DISTINCT object FROM {table.name} WHERE checkpoint = {number}")
@@ -170,14 +170,14 @@ def delete_rows(
     parameters: Sequence[object],
     holders: Iterable[RunNumber],
 ) -> int:
-    """Delete the rows of one table that a condition holds for, and return how many there were, or what they cost.
+    """Delete the rows of one table that satisfy a condition, and return how many there were, or what they cost.
 
     Args:
         connection: inside a transaction of the caller.
         table: the table.
         condition: which rows.
         parameters: those of the condition.
-        holders: every run that stays and has checkpoints which the runs of these rows have, too.
+        holders: every run that stays and has checkpoints in common with the runs of these rows.
 
     Time: O(rows). Dirties: the rows.
     """
@@ -187,7 +187,7 @@ def delete_rows(
 
 
 def measured(connection: sqlite3.Connection, number: int) -> Measure:
-    """Return slots, bytes and digest of the rows that lie under a number."""
+    """Return slots, bytes and digest of the rows stored under a number."""
     return measure(*rows_of(connection, number), chunk_rows=FEW_ROWS if has_bodies(connection) else CHUNK_ROWS)
 
 
@@ -207,7 +207,7 @@ def numbers_in(session: Session, table: str, column: str) -> Iterator[RunNumber]
     """Yield the numbers of the runs that have rows in a table, by one search each instead of a scan."""
     number: Any = None
     while True:
-        # In a damaged file it may be anything.
+        # In a damaged file the number may be anything.
         where, found = ("", ()) if number is None else (f"WHERE {column} > ?", (number,))
         number = session.row(f"SELECT min({column}) FROM {table} {where}", found)[0]
         if number is None:

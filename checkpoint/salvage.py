@@ -1,7 +1,7 @@
-"""Salvaging a store: its newest state as it reads, which nothing proves, is written anew with a digest of its own.
+"""Salvaging a store: its newest state, as it reads and without proof, is rewritten with a digest of its own.
 
-A digest covers a whole run, so that nobody can tell which of its rows was changed. What does not decode, or does not
-fit together, tells itself: such objects are left out. The others are kept, and said to be unproved.
+A digest covers a whole run, so there is no telling which of its rows was changed. What does not decode or does not fit
+together gives itself away: such objects are left out. The others are kept, and reported as unproved.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunMap, RunNumber, StoredRun, is_own
 
 _MOST_NAMED = 10
-"""How many ids of objects without a name are told."""
+"""How many ids of objects without a name are listed."""
 
 
 class Salvage(NamedTuple):
     """What was written: the run of the new checkpoint, the objects that it lacks and why, and the names of the others.
 
-    Of the others there are none where all that was read can be proved.
+    There are no others listed if all that was read can be proved.
     """
 
     run: StoredRun
@@ -40,12 +40,12 @@ class Salvage(NamedTuple):
 def newest_readable(
     runs: RunMap, damaged: Collection[RunNumber], doubtful: Collection[RunNumber]
 ) -> tuple[RunNumber, ...]:
-    """Return the runs that make up the newest checkpoint that can be read, with no more damaged ones than it takes.
+    """Return the runs that make up the newest readable checkpoint, with no more damaged ones than necessary.
 
     Args:
         runs: all runs.
         damaged: those that are not as they were written.
-        doubtful: those of which it cannot be told whether they hide what is older; they are read where all else fails.
+        doubtful: those of which it is not known whether they hide what is older; they are read only if all else fails.
     """
     certain = _without(runs, doubtful)
     if not any(map(certain.at, _numbers(certain))):
@@ -62,7 +62,7 @@ def _numbers(runs: RunMap) -> list[int]:
 
 
 def _without(runs: RunMap, some: Collection[RunNumber]) -> RunMap:
-    # What a full checkpoint hides stays hidden also where its own rows are not to be read.
+    # What a full checkpoint hides stays hidden even if its own rows are not to be read.
     return RunMap([run for run in runs if run.run not in some], runs.fulls)
 
 
@@ -76,15 +76,15 @@ def write_salvaged(
 ) -> Salvage:
     """Write the state that some runs make up as a full checkpoint, inside a transaction of the caller.
 
-    It seals the epoch of the state that was read, so that who counts by epochs goes on with the next one.
+    It seals the epoch of the state that was read, so that whoever counts by epochs goes on with the next one.
 
     Args:
         session: the store.
         connection: inside a transaction.
         parts: the runs, oldest first.
         damaged: the runs that are not as they were written.
-        taken: all numbers of runs; the checkpoint has a greater one, so that nobody takes it for one that was there.
-        parent: the newest checkpoint that was proved, 0 where none was.
+        taken: all numbers of runs; the checkpoint gets a greater one, so that nobody takes it for an earlier one.
+        parent: the newest checkpoint that was proved, 0 if none was.
 
     Time: O(state). The rows are streamed. Dirties: the rows of the state.
     """
@@ -100,7 +100,7 @@ def write_salvaged(
     epoch = max([epoch, *(record.epoch + 1 for record in before)])
     found, _ = run_rows.insert_pages(reader.image_pages(index=kept), connection, number)
     spans.store(connection, number, found.slots)
-    # No two records have one epoch, and those that come after the parent go.
+    # No two records share an epoch, and those that come after the parent are deleted.
     connection.execute("DELETE FROM checkpoint WHERE number > ?", (parent,))
     write_record(connection, CheckpointRecord.made_now(number, epoch, CheckpointKind.FULL, parent or None, found))
     unproved = [] if is_proved else [f"{kind} {name!r}" for _, name, kind, _ in kept]
@@ -123,7 +123,7 @@ def _survey(session: Session, reader: Reader) -> tuple[list[IndexRow], list[str]
 
 
 def _nameless(session: Session, reader: Reader, kept: list[IndexRow]) -> list[str]:
-    """Say which ids have rows that belong to nothing: damage may have taken the index row of an object."""
+    """Report which ids have rows that belong to nothing: damage may have destroyed the index row of an object."""
     runs = ", ".join(map(str, reader.runs))
     known = {row[0] for row in session.rows(f"SELECT DISTINCT object FROM state_index WHERE checkpoint IN ({runs})")}
     known |= reachable(kept, lambda owner: (item.value for item in reader.items(owner)))
@@ -167,16 +167,16 @@ def _index_fault(row: IndexRow, names: Collection[str]) -> str | None:
 
 
 def _fault(session: Session, reader: Reader, row: IndexRow) -> str | None:
-    """Return what is wrong with an object, or with one that it owns, in words; None where it can be read whole."""
+    """Return in words what is wrong with an object, or with one that it owns; None if it can be read whole."""
     try:
         return next(_faults(reader, row), None)
     except CorruptStoreError as error:
-        session.require_settled()  # Where SQLite has found it, the file is damaged; else a text is none.
+        session.require_settled()  # If SQLite found the damage, the file is damaged; otherwise a text is not text.
         return f"{row[2]} {row[1]!r} has a text that cannot be read ({error.__cause__ or error})"
 
 
 def _faults(reader: Reader, row: IndexRow) -> Iterator[str]:
-    """Yield what does not decode of an object and of those that it owns, and what does not fit together."""
+    """Yield what does not decode in an object and in those that it owns, and what does not fit together."""
     object_id, name, kind, codec = row
     is_raw = bool(orjson.loads(codec or "{}").get("raw"))
     yield from (f"{kind} {name!r} has {fault}" for fault in _undecodable(reader, object_id, kind, is_raw=is_raw))
@@ -200,7 +200,7 @@ def _undecodable(reader: Reader, object_id: int, kind: str | None, *, is_raw: bo
 
 
 def _value_fault(value: Payload, kind: str | None, *, is_raw: bool) -> str | None:
-    """Return why a stored value cannot be read, ``None`` where it can, as far as that can be told without its code."""
+    """Return why a stored value cannot be read, or ``None`` if it can, as far as that can be told without its code."""
     if not isinstance(value, bytes if kind == "Tensor" else str | bytes):
         return f"it is a {type(value).__name__}"
     try:

@@ -1,4 +1,4 @@
-"""Going through the slots of an object in order, over all runs that make up a state."""
+"""Scanning the slots of an object in order, over all runs that make up a state."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from checkpoint.reader import Reader
 
 _Row = Any
-"""A row of a slot: (slot, value, rank), without the rank where nobody asks for it."""
+"""A row of a slot: (slot, value, rank), without the rank if nobody asks for it."""
 
 
 class _Place(NamedTuple):
-    """How a scan goes on: the rows of the next page, the run that leads, if any does, and whether nothing is left."""
+    """How a scan goes on: the rows of the next page, the run that leads, if any, and whether nothing is left."""
 
     rows: int
     leader: RunNumber | None
@@ -66,11 +66,11 @@ class _Stretch(NamedTuple):
 
 
 class Scan:
-    """The newest rows of the slots of an object in slot order, those that mark deletions (value ``None``) too.
+    """The newest rows of the slots of an object in slot order, including those that mark deletions (value ``None``).
 
-    One run leads, which most rows lie in: a page of it is read, and what the others have in between is laid under it
-    and over it. Where no run leads, the first few slots of all are merged, and the one that has most of them leads from
-    there on; so it goes where the one that led is at its end, or the others have too many rows between.
+    One run leads, the one in which most rows lie: a page of it is read, and what the others have in between is laid
+    under it and over it. If no run leads, the first few slots of all are merged, and the run that has most of them
+    leads from there on. The same happens if the leading run is at its end, or the others have too many rows in between.
 
     Args:
         reader: the state that is read; between pages its runs may be merged.
@@ -81,7 +81,7 @@ class Scan:
         upper: the greatest slot, likewise.
         reverse: the greatest slot first.
         has_ranks: whether a row has its rank.
-        only: how a value begins that is read; others are given as ``""``. ``None`` reads all.
+        only: how the values to read begin; others are given as ``""``. ``None`` reads all.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class Scan:
         self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
     def pages(self, page_rows: int) -> Iterator[list[_Row]]:
-        """Yield the rows page by page: the first has so many rows, and others up to eight times those before."""
+        """Yield the rows page by page: the first has so many rows, and each later one up to eight times as many."""
         runs, most, last = self._reader.runs, max(page_rows, self._reader.PAGE_ROWS), None
-        # Where all is read, most of it lies in the oldest run, at the beginning at least.
+        # If all is read, most of it lies in the oldest run, at least at the beginning.
         is_all = page_rows > _LEAST_ROWS and self._bounds == (None, None) and not self._reverse
         place = _Place(page_rows, runs[-1] if runs and is_all else None, not runs)
         while not place.is_end:
-            with self._reader.mutex:  # Nobody changes the runs between the making of a statement and its end.
+            with self._reader.mutex:  # Nobody changes the runs from when a statement is built until it ends.
                 page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place)
             if page:
-                last = page[-1][0]  # Before it is given away: whoever gets it may change it.
+                last = page[-1][0]  # Taken before the page is yielded: whoever gets it may change it.
                 yield page
             page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, place.rows))
             place = place._replace(rows=page_rows)
@@ -139,7 +139,7 @@ class Scan:
     def _page_of(self, leader: RunNumber, rest: _Stretch, rows: int) -> list[_Row]:
         """Return so many rows of the run that leads."""
         where, bounds = rest.condition()
-        # What differs from object to object is bound, so that SQLite's module keeps the statements prepared.
+        # What differs between objects is bound, so that the sqlite3 module keeps the statements prepared.
         return self._query(
             f"SELECT {self._columns} FROM stored_item WHERE checkpoint = :leader AND object = :object{where}"
             f" ORDER BY slot {self._direction} LIMIT {rows}",
@@ -147,21 +147,21 @@ class Scan:
         )
 
     def _around(self, leader: RunNumber, part: _Stretch, most: int) -> tuple[list[_Row], list[_Row]] | None:
-        """Return the rows that the older and the newer runs have; ``None`` where these are so many or more."""
+        """Return the rows that the older and the newer runs have; ``None`` if there are ``most`` or more."""
         others = self._others(leader, part)
         older = self._rows_of([run for run in others if run < leader], part, most)
         newer = self._rows_of([run for run in others if run > leader], part, most - len(older))
         return (older, newer) if len(older) + len(newer) < most else None
 
     def _others(self, leader: RunNumber, part: _Stretch) -> Sequence[RunNumber]:
-        """Return the runs but the one that leads, without those that are known to have nothing there."""
+        """Return the runs other than the leading one, without those that are known to have nothing there."""
         others = [run for run in self._reader.runs if run != leader]
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
             return self._extents.reaching(others, self._object, *part.outer())
         return others
 
     def _rows_of(self, runs: Sequence[RunNumber], part: _Stretch, most: int) -> list[_Row]:
-        """Return rows run by run, the oldest first, so many at most."""
+        """Return rows run by run, the oldest first, at most so many."""
         if not runs or not most:
             return []
         where, bounds = part.condition()
@@ -172,7 +172,7 @@ class Scan:
         )
 
     def _laid(self, page: list[_Row], older: list[_Row], newer: list[_Row]) -> list[_Row]:
-        """Return the rows of a page with newer ones in place of them, and newer and older ones between them.
+        """Return the rows of a page, some replaced by newer ones, with newer and older ones between them.
 
         The newer and the older ones come in the order of their runs, the page in the order of its slots.
         """
@@ -188,17 +188,17 @@ class Scan:
         return [newest[slot] for slot in (reversed(slots) if self._reverse else slots)]
 
     def _merged_page(self, rest: _Stretch, rows: int) -> tuple[list[_Row], _Place]:
-        """Return what :meth:`_page` does where no run leads.
+        """Return what :meth:`_page` does if no run leads.
 
-        Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
+        Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run only the
         rows that the page needs are read.
         """
         self._reader.require_readable()
         runs, beyond = self._nearest(rest)
         found = self._merged_rows(runs, rest, beyond, rows)
-        if beyond is not None and not found:  # What is known of the runs says that there must be one.
+        if beyond is not None and not found:  # According to what is known of the runs there must be one.
             beyond, found = None, self._merged_rows(self._reader.runs, rest, None, rows)
-        # Of a slot that the page ends with, older rows may be left: they lie at the end, and not beyond it.
+        # Older rows of the slot that the page ends with may be left: they lie at the end, not beyond it.
         newest = {row[0]: row[:-1] for row in reversed(found)}
         leader = Counter(map(_run, found)).most_common(1)[0][0] if found else None
         is_end = len(found) < rows and beyond is None
@@ -207,7 +207,7 @@ class Scan:
     def _merged_rows(self, runs: Sequence[RunNumber], rest: _Stretch, beyond: Slot | None, rows: int) -> list[_Row]:
         """Return so many rows of some runs in order, each with the number of its run.
 
-        The newest row of a slot comes first, and none from a slot on.
+        The newest row of a slot comes first, and there are none from ``beyond`` on.
         """
         if not runs:
             return []
@@ -220,7 +220,7 @@ class Scan:
         return self._session.peek_all(statement, {"object": self._object, **numbers, **bounds})
 
     def _nearest(self, rest: _Stretch) -> tuple[Sequence[RunNumber], Slot | None]:
-        """Return the runs that the next page may be of, and the slot that it ends before; ``None`` is no such slot."""
+        """Return the runs that the next page may come from, and the slot that it ends before, or ``None``."""
         runs = self._reader.runs
         low, high = rest.outer()
         begin, end = (high, low) if self._reverse else (low, high)
@@ -240,7 +240,7 @@ class Scan:
 
 
 def value_column(only: str | None) -> str:
-    """Return the column that is read for the value: ``""`` for values that do not begin so, where that is asked for.
+    """Return the column to read for the value: ``""`` for values that do not begin with ``only``, if that is given.
 
     >>> value_column(None), value_column("{")
     ('value', "CASE WHEN value IS NULL OR value >= '{' AND value < '|' THEN value ELSE '' END")
@@ -259,20 +259,20 @@ def _merging(columns: str, runs: int, where: str, direction: str, rows: int) -> 
     end = f"{order} LIMIT {rows}"
     select = "SELECT slot, value, rank, checkpoint FROM state_item"
     each = [f"{select} WHERE checkpoint = :run{place} AND object = :object{where}" for place in range(runs)]
-    # A compound has few hundred members at most; what each gives is in order, so compounds are members of another.
+    # A compound has a few hundred members at most; what each gives is in order, so compounds are members of another.
     parts = [" UNION ALL ".join(each[start : start + _MEMBERS]) for start in range(0, runs, _MEMBERS)]
     if len(parts) > 1:
         parts = [" UNION ALL ".join(f"SELECT * FROM ({part}{end})" for part in parts)]
-    # What a value stands for is looked up at last: in each member it would make the query longer than what it reads.
+    # What a value stands for is looked up last: in each member it would make the query longer than what it reads.
     found = f"SELECT slot, {VALUE} AS value, rank, checkpoint FROM ({parts[0]}{end})"
     return f"SELECT {columns}, checkpoint FROM ({found}){order}"
 
 
 def _replaced(page: list[_Row], newer: list[_Row]) -> list[_Row] | None:
-    """Return the rows of a page with a few newer ones in place of them; ``None`` where one has no row to replace."""
+    """Return the rows of a page with a few replaced by newer ones; ``None`` if one has no row to replace."""
     slots: list[Any] = list(map(_slot, page))
     rows = page.copy()
-    with suppress(TypeError):  # Numbers beside text are put in order elsewhere.
+    with suppress(TypeError):  # Numbers mixed with text are put in order elsewhere.
         if slots[0] > slots[-1]:
             return None
         for row in newer:
@@ -288,10 +288,10 @@ _MOST_AROUND = 8192
 """How many rows of other runs are laid over and under one page of the leading run."""
 
 _FEW_OVER = 16
-"""Where one row of so many or fewer is replaced by a newer one, these are put in place one by one."""
+"""If at most one row in so many is replaced by a newer one, these are put in place one by one."""
 
 _LEAST_ROWS = 16
-"""How many rows of the leading run make a page at least; so many are merged of all runs where none leads."""
+"""The least number of rows of the leading run that make a page; so many are merged from all runs if none leads."""
 
 _MEMBERS = 256
 """How many runs are merged by one compound statement; SQLite takes 500 by default."""

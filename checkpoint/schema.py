@@ -4,19 +4,19 @@ Every table leads its primary key with the number of the checkpoint, so that one
 of the B-tree: writing it is an append, dropping it is a range delete, shipping it is a range read.
 
 ``checkpoint.slots``, ``bytes`` and ``digest`` say what the checkpoint wrote when it was committed; ``run_slots`` and
-``run_digest`` say what is stored under its number now, and are NULL once the checkpoint was let go of. ``run_first`` is
-NULL but in a store that format 1 has left: there older runs were merged into newer ones. ``seal`` is a checksum of what
-else the record says.
+``run_digest`` say what is stored under its number now, and are NULL once the checkpoint has been dropped. ``run_first``
+is NULL except in a store created with format 1, in which older runs were merged into newer ones. ``seal`` is a checksum
+of the rest of the record.
 
-``run`` lists the merged runs, those that are being made, and those whose rows are being deleted; ``portion`` has the
-digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere; ``seal`` is as above.
+``run`` lists the merged runs, those that are being made, and those whose rows are being deleted. ``portion`` has the
+digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere. ``seal`` is as above.
 
-``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none. ``span``
-tells of them between which slots they have rows of each object; runs that a store of format 3 has left have none.
+``filter`` tells which slots larger runs do not have; runs from a store of format 2 have none. ``span`` tells the range
+of slots in which they have rows of each object; runs from a store of format 3 have none.
 
-``state_large`` has the bodies of values of more than some hundred bytes; beside each stand the checkpoint that it came
-with and a hash of the object and the slot. The row of such a value has the number of the body. ``stored_item`` shows
-the rows of items with the values that they stand for. Rows that a store of format 5 has left have all values in them.
+``state_large`` has the bodies of values of more than some hundred bytes, each with the checkpoint that it came with and
+a hash of the object and the slot. The row of such a value has the number of the body. ``stored_item`` shows the rows of
+items with the values that they stand for. Rows from a store of format 5 contain all their values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import sqlite3
 from checkpoint import seals
 
 APPLICATION_ID = 0x4F534350
-"""The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
+"""The four bytes "OSCP" in the header of the file, which distinguish a store from any other SQLite database."""
 
 FORMAT_VERSION = 6
-"""The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
+"""The newest format that this version reads, and the one that it writes, kept as ``PRAGMA user_version``."""
 
 MERGED_RUNS = """
 CREATE TABLE run (
@@ -134,7 +134,7 @@ CREATE INDEX state_large_checkpoint ON state_large (checkpoint);
 """
 
 VALUE = "iif(typeof(value) = 'integer', coalesce((SELECT body FROM state_large WHERE id = value), value), value)"
-"""What the value of a row of items stands for; a number whose body is lost stands for itself, which is no value."""
+"""What the value of an item row stands for; a number whose body is lost stands for itself, which is not a value."""
 
 _AS_STORED = f"stored_item AS SELECT checkpoint, object, slot, {VALUE} AS value, rank FROM state_item;"
 
@@ -153,9 +153,9 @@ CREATE VIEW live_checkpoint AS
         AND other.last - other.first > one.last - one.first
     );
 """
-"""The runs that make up the newest state: those that no other one holds."""
+"""The runs that make up the newest state: those that no other one contains."""
 
-# Bytes are shown as the literals that they are in SQL: not every tool shows a view that has some (Datasette fails).
+# Bytes are shown as SQL literals: not every tool can show a view that has bytes (Datasette fails).
 VIEWS = """
 CREATE VIEW current_index AS
     SELECT name, json_object('kind', kind) AS value, object, kind, codec FROM (
@@ -208,7 +208,7 @@ ALTER TABLE filter RENAME TO older_filter;
 INSERT INTO filter SELECT * FROM older_filter;
 DROP TABLE older_filter;
 """
-"""Filters in a table with row numbers: they are large, so that a search for one should not read those beside it."""
+"""Filters in a table with row numbers: they are large, so a search for one should not read those beside it."""
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -233,7 +233,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def prepare_older(connection: sqlite3.Connection) -> None:
-    """Let a store of an older format, which is only read, be read as one of this format; nothing is written to it."""
+    """Make a read-only store of an older format readable as one of this format; nothing is written to it."""
     _execute(connection, f"CREATE TEMP TABLE state_large (id INTEGER PRIMARY KEY, body); {_STORED_HERE}")
 
 

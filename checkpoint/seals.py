@@ -1,10 +1,11 @@
-"""Seals: a checksum in every record of a checkpoint and of a merged run, so that a wrong one is told, and put right.
+"""Seals: a checksum in every record of a checkpoint and of a merged run, so that a wrong one is detected and corrected.
 
-What a store shows hangs on these few cells. A checkpoint that is said to be full hides all that is older, and lets it
-be deleted; a merged run that is said to begin too early hides what lies there. No digest of rows covers them.
+What a store shows depends on these few cells. A checkpoint recorded as full hides all that is older, and lets it be
+deleted; a merged run recorded as beginning too early hides what lies there. No digest of rows covers them.
 
-A record that is not as it was written is compared with all that another bit, another word or a number nearby would make
-of it. Where one of these fits the seal, that is what was written: any other has one chance in four thousand million.
+A record that is not as it was written is compared with everything that another bit, another word or a nearby number
+would make of it. If one of these fits the seal, it is what was written: any other has one chance in four thousand
+million.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from zlib import crc32
 Row = tuple[Any, ...]
 
 Likely = Mapping[str, Iterable[object]]
-"""Of some columns what their cells are likely to have been."""
+"""For some columns, what their cells are likely to have been."""
 
 FORMAT = 5
 """The first format whose records have seals."""
 
 
 _NEAR, _MOST_EPOCHS = 64, 100_000
-"""So many numbers around a wrong one are tried, and so many epochs after the one before."""
+"""So many numbers around a wrong one are tried, and so many epochs after the previous one."""
 
 
 class Sealed(NamedTuple):
@@ -36,8 +37,8 @@ class Sealed(NamedTuple):
 
     Args:
         table: its name.
-        columns: what the seal is of; the first is the key.
-        words: what some of them may say.
+        columns: what the seal covers; the first is the key.
+        words: the values that some of them may have.
     """
 
     table: str
@@ -50,7 +51,7 @@ class Sealed(NamedTuple):
         return self.columns[0]
 
     def select(self, where: str = "TRUE", also: str = "") -> str:
-        """Return the statement that reads rows with their seals, and other columns behind them."""
+        """Return the statement that reads rows with their seals, followed by other columns."""
         return f"SELECT {', '.join(self.columns)}, seal{also} FROM {self.table} WHERE {where}"
 
 
@@ -72,7 +73,7 @@ TABLES = (CHECKPOINT, RUN)
 
 
 def fetch_as_stored(connection: sqlite3.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
-    """Return all rows of a query; of text that is no UTF-8 the bytes that are not stand as lone surrogates."""
+    """Return all rows of a query; in text that is not UTF-8, the invalid bytes appear as lone surrogates."""
     factory, connection.text_factory = connection.text_factory, _text_as_stored
     try:
         return connection.execute(statement, parameters).fetchall()
@@ -85,7 +86,7 @@ def _text_as_stored(data: bytes) -> str:
 
 
 def seal_of(cells: Sequence[object]) -> int:
-    """Return the seal of a row: a checksum of what stands in its sealed columns.
+    """Return the seal of a row: a checksum of its sealed columns.
 
     >>> seal_of((1, 10, "full")) == seal_of((1, 10, "differential"))
     False
@@ -94,19 +95,19 @@ def seal_of(cells: Sequence[object]) -> int:
 
 
 def is_right(row: Row) -> bool:
-    """Tell whether a row, with its seal as the last cell, is as it was written."""
+    """Return whether a row, with its seal as the last cell, is as it was written."""
     return bool(row[-1] == crc32(ascii(row[:-1]).encode()))
 
 
 def written(sealed: Sealed, row: Row, likely: Likely = MappingProxyType({})) -> Row | None:
-    """Return a row, with its seal as the last cell, as it was written; ``None`` where that cannot be told.
+    """Return a row, with its seal as the last cell, as it was written; ``None`` if that cannot be determined.
 
     Args:
         sealed: the table.
         row: the row.
         likely: what else some of its cells may have been.
 
-    Time: O(bits of the row) where it is wrong.
+    Time: O(bits of the row) if it is wrong.
     """
     if is_right(row):
         return row
@@ -135,7 +136,7 @@ def find_wrong(query: Callable[[str], Iterable[Row]], sealed: Sealed) -> Iterato
     """Yield the rows of a table that are not as they were written.
 
     Args:
-        query: returns the rows that a statement gives, text as it is stored.
+        query: returns the rows of a statement, with text as it is stored.
         sealed: the table.
 
     Time: O(rows of the table).
@@ -154,7 +155,7 @@ def renew(connection: sqlite3.Connection, sealed: Sealed, keys: Iterable[float])
 
 
 def add(connection: sqlite3.Connection) -> None:
-    """Seal all rows that have no seal, as those that a store of an older format has left.
+    """Seal all rows that have no seal, such as those from a store of an older format.
 
     Dirties: the rows.
     """
@@ -163,13 +164,14 @@ def add(connection: sqlite3.Connection) -> None:
 
 
 def mend(connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
-    """Put right the rows that are not as they were written.
+    """Correct the rows that are not as they were written.
 
-    A record of a checkpoint of which it cannot be told what is wrong stays and is sealed: its run has a digest of its
-    own. A merged run of which it cannot be told stays wrong, and so is nobody's.
+    If it cannot be determined what is wrong with the record of a checkpoint, the record stays and is sealed: its run
+    has a digest of its own. If it cannot be determined for a merged run, that stays wrong, and so belongs to nobody.
 
     Returns:
-        what was wrong, and the checkpoints of which it cannot be told whether they hide what is older, or their epoch.
+        what was wrong, and the checkpoints for which it cannot be determined whether they hide what is older, or what
+            their epoch is.
 
     Dirties: the rows.
     """
@@ -189,16 +191,16 @@ def mend(connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
 
 
 def is_believed(row: Row) -> bool:
-    """Tell whether the record of a checkpoint can be gone by although it cannot be told what is wrong with it.
+    """Return whether the record of a checkpoint can be relied on although it is not known what is wrong with it.
 
-    Not where it says that nothing before it counts: that may be what is wrong.
+    It cannot if it says that nothing before it counts: that may be what is wrong.
     """
     number, _, kind = row[:3]
     return isinstance(number, int) and (number == 1 or kind == "differential")
 
 
 def _likely(connection: sqlite3.Connection, row: Row) -> dict[str, Sequence[object]]:
-    """Return what cells of the record of a checkpoint are likely to have been, by what stands elsewhere."""
+    """Return what cells of the record of a checkpoint are likely to have been, judging by what is stored elsewhere."""
     own = connection.execute("SELECT run_slots, run_digest FROM checkpoint WHERE number = ?", row[:1]).fetchone()
     before, after = _epochs_around(connection, row)
     low = max(before + 1, min(after, 2**62) - _MOST_EPOCHS) if before == -(2**63) else before + 1
@@ -221,7 +223,7 @@ def _is_doubtful(connection: sqlite3.Connection, row: Row) -> bool:
 
 
 def _legible(cells: Sequence[Any]) -> Row:
-    """Return cells that SQLite's module can read again, whatever they are."""
+    """Return cells that the sqlite3 module can read again, whatever they are."""
     texts = (
         cell.encode(errors="surrogateescape").decode(errors="replace") if isinstance(cell, str) else cell
         for cell in cells
@@ -237,7 +239,7 @@ def _write(connection: sqlite3.Connection, sealed: Sealed, key: object, cells: R
 
 
 def said_of(sealed: Sealed, row: Row, right: Row | None) -> str:
-    """Say what is wrong with a row that should be another one; ``None`` where that is not known."""
+    """Say what is wrong with a row, given what it should be, which is ``None`` if that is not known."""
     what = "the record of checkpoint" if sealed is CHECKPOINT else "what the catalogue says of run"
     if right is None:
         return f"{what} {row[0]!r} is not as it was written, and it cannot be told which of {row[:-1]} is wrong"

@@ -1,4 +1,4 @@
-"""The one connection of a store: how its file is opened and recognised, how it is written, and how it failed."""
+"""The single connection of a store: how its file is opened and recognised, how it is written, and how it failed."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ IN_MEMORY = ":memory:"
 """The path of a store that has no file."""
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second where damage has left text that is no text, be it only in its own message."""
+"""What SQLite raises; the second if damage has left text that is not text, even if only in its own message."""
 
 LOG_BYTES = 4 << 20
-"""How far the write-ahead log grows before it is copied into the file, and how long it stays on the disk."""
+"""How large the write-ahead log grows before it is copied into the file, and how large it stays on the disk."""
 
 REOPEN = ", then call reopen()"
-"""What a program does when it has seen to the cause of a failure; the command-line tool has another way to say it."""
+"""What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
 
 _CACHE_KIB = 64 * 1024
 _SMALLEST = 512
 _ROOM_BYTES = 64 << 10
-"""Where less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
+"""If less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
 
 _BUSY_SECONDS = 5
 _HOLD_SECONDS = 0.01
@@ -52,7 +52,7 @@ PAGE_BYTES = 2048
 
 
 class Session:
-    """A connection that the store and its readers share, and that is put in place of another when it must be.
+    """A connection that the store and its readers share, and that is replaced by another when necessary.
 
     Args:
         path: the file; ``":memory:"`` for none.
@@ -105,7 +105,7 @@ class Session:
         return self._connection
 
     def leave_to_parent(self) -> list[Any]:
-        """In a process that was forked: touch the connections no more, not even to close them; return the cursors."""
+        """Stop using the connections in a forked process, not even closing them; return the cursors."""
         if self._connection is None or self.in_memory:
             return []
         self._connection, self._is_of_parent, self._held_until = None, True, 0.0
@@ -113,7 +113,7 @@ class Session:
         return cursors
 
     def handed_out(self) -> sqlite3.Connection:
-        """Return the connection for somebody who may do with it what he likes, at any time from now on."""
+        """Return the connection for a caller who may do anything with it, at any time from now on."""
         with self.mutex:
             self._may_hold = False
             return self.connection
@@ -121,10 +121,10 @@ class Session:
     def open(self) -> None:
         """Connect, make sure that the file is a store of a known format, and create one in an empty file.
 
-        Cursors go on to read from the connection before, unless the file system has failed under it.
+        Cursors continue to read from the previous connection, unless the file system has failed underneath it.
 
         Raises:
-            CheckpointError: it is something else, or cannot be opened.
+            CheckpointError: the file is something else, or cannot be opened.
         """
         with self.mutex:
             self._leave_to_cursors()
@@ -142,7 +142,7 @@ class Session:
             self._identity = self._identity_now()
 
     def reopen(self) -> None:
-        """Open the file again; what was in doubt is decided by what it holds.
+        """Open the file again; its contents decide what was in doubt.
 
         Raises:
             CheckpointError: it cannot be opened.
@@ -155,7 +155,7 @@ class Session:
             self._failure = None
 
     def close(self) -> None:
-        """Copy the log into the file where nobody else is reading, and disconnect. May be done twice."""
+        """Copy the log into the file if nobody else is reading, and disconnect. Calling it twice is allowed."""
         with self.mutex:
             if self._connection is None:
                 return
@@ -186,12 +186,12 @@ class Session:
                 raise self.failed(error) from error
 
     def rows_as_stored(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return what :meth:`rows` does, also of text that damage has made no text: see :func:`fetch_as_stored`."""
+        """Return what :meth:`rows` does, even for text that damage has made invalid: see :func:`fetch_as_stored`."""
         with self._reading():
             return fetch_as_stored(self.connection, statement, parameters)
 
     def has_table(self, name: str) -> bool:
-        """Tell whether there is a table: a store of an older format that is only read lacks some."""
+        """Return whether there is a table: a store of an older format that is only read lacks some."""
         if name not in self._has_tables:
             found = self.peek("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,))
             self._has_tables[name] = found is not None
@@ -200,7 +200,7 @@ class Session:
     def peek(self, statement: str, parameters: Sequence[object]) -> Any:
         """Return what :meth:`row` does; such reads in quick succession are one transaction.
 
-        That spares each of them locking the file, which takes longer than finding a row in it.
+        That saves each of them locking the file, which takes longer than finding a row in it.
         """
         with self.mutex:
             try:
@@ -218,12 +218,12 @@ class Session:
 
     @contextmanager
     def cursor(self, statement: str, parameters: Sequence[object]) -> Iterator[Callable[[int], list[Any]]]:
-        """Run a query whose rows are fetched in portions, by a function of their number.
+        """Run a query whose rows are fetched in portions, by a function that takes the number of rows.
 
-        They go on to be fetched where the file is opened again meanwhile.
+        Fetching continues if the file is opened again meanwhile.
 
         Raises:
-            RuntimeError: that was done after a failure of the file system, so that the rest is to be asked for anew.
+            RuntimeError: it was opened again after a file system failure, so the query must be run again for the rest.
         """
         with self._reading():
             cursor = self.connection.execute(statement, parameters)
@@ -247,8 +247,8 @@ class Session:
                 raise (self.failed if is_current else self.explain)(error) from error
 
     def _end(self, cursor: sqlite3.Cursor) -> None:
-        """Close a cursor: one that stays open keeps the log from beginning anew. Any thread may do it at any time."""
-        if cursor in self._cursors:  # Others were closed, or are those of a parent.
+        """Close a cursor: one that stays open keeps the log from starting over. Any thread may do so at any time."""
+        if cursor in self._cursors:  # Others were closed, or belong to a parent.
             self._cursors.discard(cursor)
             with suppress(sqlite3.Error):
                 cursor.close()
@@ -264,7 +264,7 @@ class Session:
         """Run statements in one transaction: all of them take effect, or none.
 
         Args:
-            is_lazy: do not wait for the disk: the next transaction that does makes this one durable too.
+            is_lazy: do not wait for the disk: the next transaction that does so makes this one durable too.
 
         Raises:
             StoreFailedError: the file system failed; if it did so while committing, the outcome is open.
@@ -285,17 +285,17 @@ class Session:
             self._abandon(connection)
             raise explained from error
         except BaseException:
-            if self._running is mine:  # One that was left alone is collected at any time, also in the midst of another.
+            if self._running is mine:  # One that was abandoned may be collected at any time, even during another.
                 self._abandon(connection)
             raise
 
     def end_transaction(self) -> None:
-        """Take back what an interruption has left open, so that what is read from now on is what is committed.
+        """Roll back what an interruption has left open, so that what is read from now on is what is committed.
 
-        Ctrl-C may come before the ``with`` statement of a transaction can tell it that it is left.
+        Ctrl-C may come before the ``with`` statement of a transaction can call its exit.
 
         Raises:
-            CheckpointError: the session is closed, or failed in this: it takes no writes then.
+            CheckpointError: the session is closed, or failed in doing so and now takes no writes.
         """
         with self.mutex:
             self._running = None
@@ -304,9 +304,9 @@ class Session:
     def copy_log(self) -> None:
         """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost.
 
-        When all is copied and nobody reads, SQLite begins the log anew and cuts its file to ``LOG_BYTES``; so a longer
-        file is one that has grown since. While somebody keeps it from beginning anew, it is tried again after as much
-        growth: each attempt would cost two syncs and gain little.
+        When all is copied and nobody reads, SQLite starts the log over and cuts its file to ``LOG_BYTES``, so a longer
+        file is one that has grown since. While somebody keeps the log from starting over, copying is tried again only
+        after as much growth: each attempt would cost two syncs and gain little.
         """
         if self.in_memory:
             return
@@ -325,15 +325,15 @@ class Session:
                 self.failed(error)
 
     def unused(self) -> float:
-        """Return which part of the file holds nothing, from 0 to 1."""
+        """Return what fraction of the file is unused, from 0 to 1."""
         pages = self.row("PRAGMA page_count")[0]
         return float(self.row("PRAGMA freelist_count")[0] / max(1, pages))
 
     def shrink(self) -> None:
-        """Give the space that holds nothing back to the file system.
+        """Return unused space to the file system.
 
-        The file keeps its size while an iteration over the store is under way: the next time gives the space back.
-        While another process reads an older snapshot, it keeps its size until the log can be copied.
+        While an iteration over the store is under way, the file keeps its size, and the next call returns the space.
+        While another process reads an older snapshot, the file keeps its size until the log can be copied.
 
         Raises:
             CheckpointError: the disk has no room for a second copy.
@@ -351,7 +351,7 @@ class Session:
                     raise self.failed(error) from error
 
     def require_writable(self) -> None:
-        """Refuse where nothing may be written. Any thread may ask: it leaves the transactions of others alone.
+        """Raise an error if nothing may be written. Any thread may call it: it leaves the transactions of others alone.
 
         Raises:
             CheckpointError: the session is closed or read-only.
@@ -363,7 +363,7 @@ class Session:
             raise CheckpointError(f"{self.path} was opened with read_only=True: open it for writing")
 
     def require_same_file(self) -> None:
-        """Refuse where the file was removed, moved or replaced: what is written now would be found by nobody.
+        """Raise an error if the file was removed, moved or replaced: nobody would find what is written now.
 
         Raises:
             CheckpointError: it was.
@@ -375,7 +375,7 @@ class Session:
             )
 
     def require_settled(self) -> None:
-        """Refuse where it is open what the file holds.
+        """Raise an error if it is uncertain what the file holds.
 
         Raises:
             StoreFailedError: the file system failed, and the file was not opened again.
@@ -387,17 +387,17 @@ class Session:
             ) from self._failure
 
     def distrust(self, error: Exception) -> None:
-        """Take no writes before the file was opened again, because what it holds could not be read."""
+        """Take no writes before the file is opened again, because what it holds could not be read."""
         self._failure = self._failure or error
 
     def failed(self, error: Exception) -> CheckpointError:
-        """Note an error, refuse writes from now on where the file itself failed, and return what to raise."""
+        """Note an error, refuse writes from now on if the file itself failed, and return what to raise."""
         if _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self._failure = self._failure or error
         return self.explain(error)
 
     def explain(self, error: Exception) -> CheckpointError:
-        """Return an error of SQLite as one of ours, with what to do."""
+        """Return an SQLite error as one of ours, with advice on what to do."""
         kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
         if "no such table" in str(error) or "no such column" in str(error) or "decode" in str(error):
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
@@ -406,10 +406,10 @@ class Session:
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
 
     def _in_read_transaction(self) -> sqlite3.Connection:
-        """Return the connection, inside a read transaction where reads come in quick succession.
+        """Return the connection, inside a read transaction if reads come in quick succession.
 
-        It ends with the next use for anything else, or with the first read after a moment: what others do to the file
-        must be seen. A process that does nothing may hold its last one.
+        The transaction ends with the next use for anything else, or with the first read after a moment: what others do
+        to the file must be seen. An idle process may keep its last one open.
         """
         if self._connection is None or not self._may_hold:
             return self.connection
@@ -435,7 +435,7 @@ class Session:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Do what the methods for rows do, which spell it out: for a row or two it would take a fifth longer."""
+        """Do what the row methods spell out themselves, because for a row or two this would take a fifth longer."""
         with self.mutex:
             try:
                 yield
@@ -459,7 +459,7 @@ class Session:
         return connection
 
     def _lies_still(self) -> bool:
-        """Tell whether the file is all there is, in a folder where SQLite cannot make the index of a log."""
+        """Return whether the file has no log, and is in a folder where SQLite cannot create the index of one."""
         index = Path(f"{Path(self.path).resolve()}-shm")
         has_log = index.exists() or (self._log.exists() and self._log.stat().st_size > 0)
         return not has_log and not os.access(self._log.parent, os.W_OK)
@@ -494,7 +494,7 @@ class Session:
                 connection.execute("ROLLBACK")
             connection.execute(f"PRAGMA synchronous = {self._durability}")
         except sqlite3.Error as error:
-            # Reads must not see what was not committed; closing the connection takes it back for certain.
+            # Reads must not see what was not committed; closing the connection rolls it back for certain.
             self._failure = self._failure or error
             if not self.in_memory:
                 self._disconnect()
@@ -530,7 +530,7 @@ class Session:
 
 
 def recognise(path: str, connection: sqlite3.Connection) -> bool:
-    """Tell whether a file is empty and may become a store; return False where it is one.
+    """Return whether a file is empty and may become a store; return False if it is one.
 
     Raises:
         CheckpointError: it is another database, or a store of a newer format.
@@ -556,7 +556,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def require_usable(path: Path, *, read_only: bool) -> None:
-    """Refuse a path that cannot be a store, before anything is written at it or beside it.
+    """Refuse a path that cannot be a store, before anything is written there or beside it.
 
     Raises:
         InheritedStoreError: it was open in the process that this one was forked from.
@@ -576,14 +576,14 @@ def require_usable(path: Path, *, read_only: bool) -> None:
     if not path.is_file():
         raise CheckpointError(f"{path} is not a regular file: name another one")
     if 0 < path.stat().st_size < _SMALLEST:
-        # SQLite would take some of these for new databases, and write over them.
+        # SQLite would take some of these for new databases and overwrite them.
         raise CheckpointError(f"{path} is no checkpoint store, or one that was cut short: name another file")
     _look_into(path)
 
 
 def _look_into(path: Path) -> None:
     # An immutable connection leaves no trace, not even a log. It does not see the log either, and may meet a page that
-    # a writer is changing: so only what is certain counts here, and the opening itself decides about the rest.
+    # a writer is changing, so only what is certain counts here; the actual opening decides the rest.
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
     except sqlite3.Error:
@@ -598,15 +598,15 @@ def _look_into(path: Path) -> None:
 
 
 def lacks_room(error: Exception, folder: Path) -> bool:
-    """Tell whether an error came because a disk is full: SQLite calls it one of the disk where its index cannot grow.
+    """Return whether an error came from a full disk: SQLite reports a disk error if its index cannot grow.
 
     Args:
-        error: what was raised when a file was to be written.
-        folder: where that file lies.
+        error: what was raised when writing a file.
+        folder: the folder of that file.
     """
     if _code(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return True
-    from shutil import disk_usage  # on demand: it brings in what packs files, and few ever meet a full disk
+    from shutil import disk_usage  # on demand: it imports archive modules, and few ever meet a full disk
 
     with suppress(OSError):
         return _code(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES

@@ -1,4 +1,4 @@
-"""Settings that are kept in the store, so that whoever opens it next keeps as much as the one before."""
+"""Settings that are kept in the store, so that whoever opens it next keeps as much as whoever had it open before."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from checkpoint.record import Newest, timestamp
 from checkpoint.session import Session
 
 DEFAULT_HISTORY = 16
-"""How many of the newest checkpoints can be read, where nothing else is set."""
+"""How many of the newest checkpoints can be read if nothing else is set."""
 
 DEFAULT_RECORDS = 10_000
-"""Of how many of the newest checkpoints the record is kept, where nothing else is set."""
+"""For how many of the newest checkpoints the record is kept if nothing else is set."""
 
 
 ROLLBACKS = "rollbacks"
-"""The setting that tells of the last rollbacks: a JSON list of objects, oldest first."""
+"""The setting that records the last rollbacks: a JSON list of objects, oldest first."""
 
 _ROLLBACKS_KEPT = 100
 
 _MOST_SECONDS = timedelta.max // timedelta(seconds=1)
-"""As a float, as which seconds are kept, the longest age is rounded to more than there is."""
+"""Seconds are kept as a float, in which the longest age would round to more than a timedelta can hold."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Which checkpoints a store keeps by itself; whoever reads one keeps it too.
+    """Which checkpoints a store keeps on its own; a checkpoint that somebody reads is kept too.
 
     Args:
-        history: how many of the newest can be read at least.
-        keep_for: those that are younger can be read as well; None for no such rule.
-        records: of how many of the newest the record is kept: number, epoch, time, size and digest.
+        history: how many of the newest checkpoints stay readable, at least.
+        keep_for: checkpoints younger than this stay readable as well; None for no such rule.
+        records: for how many of the newest the record is kept: number, epoch, time, size and digest.
     """
 
     history: int = DEFAULT_HISTORY
@@ -69,7 +69,7 @@ def read_retention(session: Session) -> Retention:
 
 
 def write_retention(connection: sqlite3.Connection, retention: Retention) -> None:
-    """Keep a retention in a store.
+    """Save a retention in a store.
 
     Dirties: three settings.
     """
@@ -79,7 +79,7 @@ def write_retention(connection: sqlite3.Connection, retention: Retention) -> Non
 
 
 def note_rollback(connection: sqlite3.Connection, last: Newest, number: int) -> None:
-    """Keep in the store that checkpoints were dropped; numbers and epochs are used again afterwards.
+    """Record in the store that checkpoints were dropped; numbers and epochs are reused afterwards.
 
     Args:
         connection: the store, inside a transaction.
@@ -94,7 +94,7 @@ def note_rollback(connection: sqlite3.Connection, last: Newest, number: int) -> 
     try:
         known = orjson.loads(row[0]) if row else []
     except (orjson.JSONDecodeError, TypeError):
-        known = []  # what only informs must not keep anybody from rolling back
+        known = []  # a setting that only informs must not keep anybody from rolling back
     entry = {"time": timestamp(), "from": last.number, "from_epoch": last.epoch, "to": number}
     text = orjson.dumps([*known, entry][-_ROLLBACKS_KEPT:]).decode()
     connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (ROLLBACKS, text))

@@ -1,7 +1,7 @@
-"""Between which slots a run has rows of each object: stored with larger runs, so that they need not be searched for it.
+"""The range of slots in which a run has rows of each object: stored with larger runs, to spare searching them for it.
 
-Where keys grow with time, and where much is loaded at once, a slot lies between the least and the greatest one of few
-runs. The others need not be asked for it, in a process that has just begun neither.
+If keys grow with time, or much is loaded at once, a slot lies between the least and the greatest one of only a few
+runs. The others need not be asked for it, even in a process that has just started.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 LEAST_ROWS = 4_096
-"""Runs of so many rows and more are stored with their spans: of smaller ones the searches cost more than they spare."""
+"""Runs of at least so many rows are stored with their spans: for smaller ones the searches cost more than they save."""
 
 MOST_OBJECTS = 16
-"""Of a run with more objects than that it is not found out."""
+"""For a run with more objects than that, the spans are not determined."""
 
 Execute = Callable[[str, Mapping[str, Any]], Iterable[Any]]
 """Returns the rows that a statement gives, with parameters by name."""
@@ -29,7 +29,8 @@ Execute = Callable[[str, Mapping[str, Any]], Iterable[Any]]
 class Span(NamedTuple):
     """The least and the greatest slot of an object in one run.
 
-    ``has_deletions`` tells whether any of its first or last rows deletes a slot, as where a queue has come and gone.
+    ``has_deletions`` tells whether any of its first or last rows deletes a slot, as when a queue has been filled and
+    emptied.
     """
 
     object: int
@@ -39,7 +40,7 @@ class Span(NamedTuple):
 
 
 def search(execute: Execute, run: RunNumber) -> list[Span] | None:
-    """Return the spans of a run by searching it, ``None`` where it has too many objects.
+    """Return the spans of a run by searching it, or ``None`` if it has too many objects.
 
     Time: O(objects · log n), and some hundred rows of each.
     """
@@ -48,7 +49,7 @@ def search(execute: Execute, run: RunNumber) -> list[Span] | None:
 
 
 def store(connection: sqlite3.Connection, run: RunNumber, rows: int) -> None:
-    """Write the spans of a run where it is large enough for that.
+    """Write the spans of a run if it is large enough for that.
 
     Args:
         connection: inside a transaction.
@@ -64,7 +65,7 @@ def store(connection: sqlite3.Connection, run: RunNumber, rows: int) -> None:
 
 
 def stored(session: Session, runs: Sequence[RunNumber]) -> dict[RunNumber, list[Span]]:
-    """Return the spans of those of some runs that are stored with them, and can be trusted.
+    """Return the spans of those among some runs that are stored with spans that can be trusted.
 
     Time: O(runs · log n).
     """
@@ -76,7 +77,7 @@ def stored(session: Session, runs: Sequence[RunNumber]) -> dict[RunNumber, list[
 
 
 def untrusted(session: Session) -> list[RunNumber]:
-    """Return the runs whose stored spans are not used, as one is missing or its checksum wrong.
+    """Return the runs whose stored spans are not used because one is missing or has a wrong checksum.
 
     Time: O(spans).
     """
@@ -100,7 +101,7 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
 
 
 def _trusted(rows: list[Any]) -> list[Span] | None:
-    """Return the spans in the rows of one run, ``None`` where one of them is missing or damaged."""
+    """Return the spans in the rows of one run, or ``None`` if one of them is missing or damaged."""
     if any(row[-1] != _checksum(row[:-1]) or row[-2] != len(rows) for row in rows):
         return None
     return [_span(row[1:5]) for row in rows]

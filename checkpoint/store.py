@@ -1,4 +1,4 @@
-"""The checkpoint store: one SQLite file, in which every checkpoint is a run of rows under its own number."""
+"""The checkpoint store: one SQLite file in which every checkpoint is a run of rows under its own number."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ T = TypeVar("T")
 class CheckpointStore:
     """A file of checkpoints, with one writer and any number of readers in other processes.
 
-    A store that is opened with ``read_only=True`` sees one snapshot: the whole checkpoints that were there when it was
-    opened. It shows newer ones after :meth:`refresh`. Readers never wait for the writer, nor the writer for them; but
-    while a snapshot is held, the write-ahead log of the file grows, so refresh or close those that live long.
+    A store opened with ``read_only=True`` sees one snapshot: the complete checkpoints that were there when it was
+    opened. It shows newer ones after :meth:`refresh`. Readers never wait for the writer, nor the writer for them. But
+    while a snapshot is held, the file's write-ahead log grows, so refresh or close long-lived readers.
 
     Args:
-        path: the file, created where it does not exist; ``":memory:"`` for a store that lives in memory.
-        durability: ``"full"`` loses nothing that was acknowledged; ``"normal"`` may lose the last checkpoints when the
-            power fails, and stays consistent.
-        read_only: open for reading only, also while another process writes.
-        history: how many of the newest checkpoints can be read at least, for as long as the store is open; by default
-            as many as :meth:`configure` has set.
+        path: the file, created if it does not exist; ``":memory:"`` for a store that lives in memory.
+        durability: ``"full"`` loses nothing that was acknowledged; ``"normal"`` may lose the last checkpoints in a
+            power failure, but stays consistent.
+        read_only: open for reading only, even while another process writes.
+        history: how many of the newest checkpoints stay readable, at least, while the store is open; by default as many
+            as :meth:`configure` has set.
 
-    ``session`` is the connection, for reading beside what the methods read.
+    ``session`` is the connection, for reading what the methods do not cover.
 
     Raises:
-        CheckpointError: the path is not usable, is no store, or was written by a newer version.
-        StoreLockedError: somebody else writes to it.
+        CheckpointError: the path is not usable, is not a store, or was written by a newer version.
+        StoreLockedError: another writer has it open.
         InheritedStoreError: this process was forked from one that had it open.
 
     >>> store = CheckpointStore(":memory:")
@@ -113,8 +113,8 @@ class CheckpointStore:
 
     @property
     def database(self) -> sqlite_utils.Database:
-        """The file as a ``sqlite_utils.Database``, to look into."""
-        import sqlite_utils  # on demand: it brings pandas in where that is installed, which takes a third of a second
+        """The file as a ``sqlite_utils.Database``, for inspection."""
+        import sqlite_utils  # on demand: it imports pandas if that is installed, which takes a third of a second
 
         return sqlite_utils.Database(self.session.handed_out(), execute_plugins=False)
 
@@ -126,11 +126,11 @@ class CheckpointStore:
         """Return a writer for one save.
 
         Args:
-            kind: a complete image, or what changed.
+            kind: whether to save a complete image or only what changed.
             epoch: the epoch that the checkpoint seals; one more than the last by default.
 
         Raises:
-            EpochTypeError: the epoch is no int of 64 bits.
+            EpochTypeError: the epoch is not a 64-bit int.
         """
         self.session.require_writable()
         require_epoch_type(epoch)
@@ -139,8 +139,8 @@ class CheckpointStore:
     def reader(self, number: int | None = None, *, epoch: int | None = None) -> Reader:
         """Return a view of the state as of a checkpoint, the newest by default.
 
-        The view stays as it is whatever happens to the store, as long as it is referred to: its runs are neither merged
-        out of its sight nor dropped. Only a rollback to before its checkpoint ends it.
+        The view stays as it is, whatever happens to the store, for as long as something refers to it: its runs are
+        neither dropped nor merged in a way that it would notice. Only a rollback to before its checkpoint ends it.
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
@@ -161,17 +161,17 @@ class CheckpointStore:
             return self._registered(runs)
 
     def append(self, run: Run, epoch: int | None = None) -> Receipt:
-        """Make a run durable as the next checkpoint, all or none.
+        """Make a run durable as the next checkpoint, all or nothing.
 
         Args:
-            run: the rows, which are put in order; a run of kind full is completed by what it does not mention of the
-                state before.
+            run: the rows, which are sorted in place; a full run is completed with whatever part of the previous state
+                it does not mention.
             epoch: the epoch it seals; must be greater than the last one.
 
         Raises:
-            StoreFailedError: the file system failed: call :meth:`reopen`, then see whether the checkpoint is there.
-            CorruptStoreError: a full run would take rows over that are not as they were written; nothing was written.
-            RunRefusedError: a row cannot be stored, or comes twice; nothing was written.
+            StoreFailedError: the file system failed: call :meth:`reopen`, then check whether the checkpoint is there.
+            CorruptStoreError: a full run would take over rows that are not as they were written; nothing was written.
+            RunRefusedError: a row cannot be stored, or occurs twice; nothing was written.
             CheckpointError: the epoch goes backwards, or the store takes no writes; nothing was written.
 
         Time: O(rows · log rows); for a full run O(state).
@@ -183,10 +183,10 @@ class CheckpointStore:
 
     @contextmanager
     def unchanged_since(self, base: Reader | None) -> Iterator[None]:
-        """Keep other threads from committing, where ``base`` still reads the newest state.
+        """Keep other threads from committing, provided that ``base`` still reads the newest state.
 
         Raises:
-            CheckpointError: somebody else has committed since; nothing is done then.
+            CheckpointError: somebody else has committed since; nothing was done.
         """
         with self._mutex:
             if base is not None and (base.is_retired or base.newest != self._newest.number):
@@ -197,15 +197,14 @@ class CheckpointStore:
             yield
 
     def apply(self, run: Run, epoch: int | None = None) -> Receipt:
-        """Fold a run that was written elsewhere in as the next checkpoint.
+        """Fold in a run that was written elsewhere, as the next checkpoint.
 
-        As :meth:`append`, but a run of kind full is taken for the complete image that it is: what it does not mention
-        is gone.
+        Like :meth:`append`, except that a full run is taken as the complete image: what it does not mention is gone.
         """
         return self._append(run.kind, epoch, partial(self._write_run, run, completes=False), run)
 
     def apply_pages(self, kind: CheckpointKind, pages: Iterable[Page], epoch: int | None = None) -> Receipt:
-        """Fold a run in that need not fit into memory, as :meth:`apply` does.
+        """Fold in a run that need not fit into memory, as :meth:`apply` does.
 
         Args:
             kind: what the run holds.
@@ -222,26 +221,25 @@ class CheckpointStore:
         a_epoch: int | None = None,
         b_epoch: int | None = None,
     ) -> Iterator[Change]:
-        """Return an iterator of the slot changes that lead from checkpoint ``a`` to checkpoint ``b``.
+        """Return an iterator over the slot changes that lead from checkpoint ``a`` to checkpoint ``b``.
 
         Args:
             a: the state before, by number or as a reader (of any store); 0 stands for the empty state.
             b: the state after, which may be the older of the two; the newest by default.
-            a_epoch: the state before, by epoch in place of ``a``; without both it is the empty state.
-            b_epoch: the state after, by epoch in place of ``b``.
+            a_epoch: the state before, by epoch instead of ``a``; if neither is given, the empty state.
+            b_epoch: the state after, by epoch instead of ``b``.
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
 
-        Time: O(rows of the runs between the two); where an object went in between, or one changed that another owns,
-        also O(slots of the objects that own others); O(state) where the runs are not there any more. The changes are
-        streamed.
+        Time: O(rows of the runs between the two); if an object was deleted in between, or an owned one changed, also
+        O(slots of the objects that own others); O(state) if the runs no longer exist. The changes are streamed.
         """
         before = self._reader_of(0 if a is None and a_epoch is None else a, a_epoch)
         return differences(before, self._reader_of(b, b_epoch))
 
     def apply_changes(self, changes: Iterable[Change], epoch: int | None = None) -> Receipt:
-        """Apply changes to the newest state as the next checkpoint, all or none.
+        """Apply changes to the newest state as the next checkpoint, all or nothing.
 
         A space that is open on the store sees them after its ``rollback()``.
 
@@ -250,13 +248,13 @@ class CheckpointStore:
             epoch: the epoch that the checkpoint seals; one more than the last by default.
 
         Raises:
-            CheckpointError: a slot does not hold what a change says that it held, or belongs to another object that has
-                the same id here; or an object would come whose id another one has, or a key that does not compare with
-                those that a sorted object has; nothing was written.
+            CheckpointError: a slot does not hold what a change says it held, or belongs to another object that has the
+                same id here; or the changes would add an object whose id another one has, or to a sorted object a key
+                that does not compare with its other keys; nothing was written.
 
-        Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that
-        own others). Memory: the changes.
-        Dirties: a row for each change; none for the slots of an object that goes.
+        Time: O(changes · live runs · log n); if objects are added, or owned ones change, also O(slots of the objects
+        that own others). Memory: the changes.
+        Dirties: a row for each change; none for the slots of an object that is deleted.
         """
         with self._mutex:
             self.session.require_writable()
@@ -272,14 +270,15 @@ class CheckpointStore:
     ) -> None:
         """Write an independent store file as of an epoch, with the checkpoints before it.
 
-        It appears whole or not at all, durable on return. This store goes on as before; its other threads wait.
+        The file appears whole or not at all, and is durable on return. This store goes on as before; its other threads
+        wait.
 
         Args:
             path: the new file.
             epoch: the newest epoch of the fork; the newest of this store by default.
-            progress: is called with the rows copied and those to copy in all.
-            origin: what the fork says that it was made of; the path of this store by default.
-            finish: is given the path of the copy before it appears, may open it as a store, and closes it again.
+            progress: called with the number of rows copied so far and the total to copy.
+            origin: what the fork records as its origin; the path of this store by default.
+            finish: called with the path of the copy before it appears; may open it as a store, and must close it again.
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
@@ -293,19 +292,19 @@ class CheckpointStore:
             fork(self.session, Path(path), self.reader(epoch=epoch).newest, progress, origin, finish)
 
     def holds(self, number: int, run: Run, *, is_whole: bool = False) -> bool:
-        """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
+        """Return whether checkpoint ``number`` is durable and holds exactly the rows of ``run``.
 
-        It settles the question after a commit that failed in a way that leaves its outcome open. A full run that is not
-        whole was completed when it was written, by rows that it does not have: of such a one only the kind is compared,
-        so that any full checkpoint of this number is taken for it.
+        It answers the question after a commit that failed in a way that leaves its outcome open. A full run that is not
+        whole was completed when it was written, with rows that it does not have. For such a run only the kind is
+        compared, so any full checkpoint of this number passes for it.
 
         Args:
-            number: the number.
+            number: the number of the checkpoint.
             run: the rows.
-            is_whole: whether a full run has all rows of its image, so that these are compared, too.
+            is_whole: whether a full run has all rows of its image, so that they are compared too.
 
         Raises:
-            StoreFailedError: the file system failed, so that nothing can be told before :meth:`reopen`.
+            StoreFailedError: the file system failed; the answer is not known before :meth:`reopen`.
         """
         self.session.require_settled()
         found = self.session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
@@ -314,22 +313,22 @@ class CheckpointStore:
         return (run.kind is CheckpointKind.FULL and not is_whole) or found[1] == run.digest()
 
     def next_object_id(self) -> int:
-        """Return an object id greater than any that was ever stored, also of objects that exist no more."""
+        """Return an object id greater than any that was ever stored, even by objects that no longer exist."""
         return self._next_object_id
 
     def epoch_of(self, number: int) -> int:
-        """Return the epoch that a checkpoint seals; 0 where there is no such checkpoint."""
+        """Return the epoch that a checkpoint seals; 0 if there is no such checkpoint."""
         records = read_records(self.session, "WHERE number = ?", (number,))
         return records[0].epoch if records else 0
 
     def number_up_to(self, epoch: int) -> int:
-        """Return the number of the last checkpoint up to an epoch; 0 where there never was one.
+        """Return the number of the last checkpoint up to an epoch; 0 if there never was one.
 
-        Where epochs are the numbers of their checkpoints they began with 1. Of others, once the first records are let
-        go of, nobody can tell whether there was one below.
+        If the epochs equal the numbers of their checkpoints, they began with 1. For other epochs, once the first
+        records are dropped, there is no telling whether an earlier one existed.
 
         Raises:
-            UnknownCheckpointError: the record of it may be one of those that were let go of.
+            UnknownCheckpointError: its record may be one of those that were dropped.
         """
         before = self.session.row(
             "SELECT number, epoch FROM checkpoint WHERE epoch <= ? ORDER BY epoch DESC LIMIT 1", (epoch,)
@@ -340,13 +339,14 @@ class CheckpointStore:
         )
         if before is None and after is not None and after[0] == after[1] and epoch < 1:
             return 0
-        # Numbers have no gaps but where records are gone: an older checkpoint that somebody reads stays before one.
+        # Numbers have gaps only where records are gone: an older checkpoint that somebody reads stays before such a
+        # gap.
         if after is not None and after[0] > number + 1 and its_epoch != epoch:
             raise UnknownCheckpointError(f"{self.path} has no {self._absence(None, epoch)}")
         return int(number)
 
     def next_epoch(self) -> int:
-        """Return the epoch that the next checkpoint will have unless it is given one."""
+        """Return the epoch that the next checkpoint will have unless one is given."""
         return self._newest.epoch + 1
 
     def next_number(self) -> int:
@@ -354,20 +354,20 @@ class CheckpointStore:
         return self._newest.number + 1
 
     def verify(self, progress: Progress = silent) -> int:
-        """Check all that is stored: the file, every run, and the newest state.
+        """Check everything that is stored: the file, every run, and the newest state.
 
-        The digest of every run; that merged runs are what the runs that they were made of give, where these are kept;
-        that no row lies outside of a run; that lengths, heads and tails agree with the slots of every object; and the
-        structure of the file itself.
+        It checks the digest of every run; that merged runs equal what the runs they were made of yield, where these are
+        kept; that no row lies outside a run; that lengths, heads and tails agree with the slots of every object; and
+        the structure of the file itself.
 
         Args:
-            progress: is called with the rows checked and those to check in all.
+            progress: called with the number of rows checked so far and the total to check.
 
         Returns:
             the number of checkpoints that can be read.
 
         Raises:
-            CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
+            CorruptStoreError: the first damage found, by number and epoch if it lies in a run.
 
         Time: O(rows). The rows are streamed.
         """
@@ -375,26 +375,26 @@ class CheckpointStore:
             return verify(self.session, progress)
 
     def repair(self, progress: Progress = silent, *, salvage: bool = False) -> Repair:
-        """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
+        """Drop what is damaged, so that the newest checkpoint that can be proved becomes the newest one.
 
-        A merged run is made again from the runs beside it, so that nothing is lost with it; a full checkpoint from the
-        state before it, where its digest says that nothing had changed. All or nothing is done. A space that is open on
-        the store takes the state over by its ``rollback()``.
+        A merged run is rebuilt from the runs beside it, so nothing is lost with it; a full checkpoint is rebuilt from
+        the state before it, if its digest says that nothing had changed. The repair is all or nothing. A space that is
+        open on the store picks up the new state with its ``rollback()``.
 
-        A digest covers a whole run, so that nobody can tell which of its rows was changed. Where the newest checkpoint
+        A digest covers a whole run, so there is no telling which of its rows was changed. If the newest checkpoint
         cannot be proved, ``salvage`` keeps it as it reads all the same: its objects become a full checkpoint of its
-        epoch under the next number, but for those of which something cannot be read or does not fit together.
+        epoch under the next number, except those of which something cannot be read or does not fit together.
 
         Args:
-            progress: is called with the rows checked and those to check in all.
-            salvage: rather than going back keep what can be read, which nothing proves.
+            progress: called with the number of rows checked so far and the total to check.
+            salvage: rather than going back, keep what can be read, although nothing proves it.
 
         Returns:
-            what was damaged, what was made again and which checkpoints are lost; of a salvage also which objects are,
-            and which were kept without proof.
+            what was damaged, what was rebuilt and which checkpoints are lost; for a salvage also which objects are
+                lost, and which were kept without proof.
 
         Raises:
-            CorruptStoreError: nothing can be proved (or, to salvage, be read), or the structure of the file is damaged;
+            CorruptStoreError: nothing can be proved (or, for a salvage, read), or the structure of the file is damaged;
                 nothing was changed.
 
         Time: O(rows). Dirties: the rows of what is damaged; for a salvage O(state).
@@ -407,18 +407,19 @@ class CheckpointStore:
             )
             while self._work():
                 pass
-            # A damaged row leaves its body behind where it is deleted.
+            # A damaged row leaves its body behind when it is deleted.
             self._change(drop_unused)
             return report
 
     def compact(self, progress: Progress = silent) -> None:
-        """Merge all runs into one and give the space back to the file system; then just the newest checkpoint is read.
+        """Merge all runs into one and return the space to the file system; only the newest checkpoint stays readable.
 
-        What a reader holds stays readable. It may be interrupted anywhere: what was done by then stays done. While an
-        iteration over the store is under way, the file keeps its size until the next time.
+        What a reader holds stays readable too. The call may be interrupted anywhere: what was done by then stays done.
+        While an iteration over the store is under way, the file keeps its size until the next call.
 
         Args:
-            progress: is called with the item rows merged and those to merge in all, before each step and at the end.
+            progress: called with the number of item rows merged so far and the total to merge, before each step and at
+                the end.
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
@@ -435,22 +436,23 @@ class CheckpointStore:
     def configure(
         self, *, history: int | None = None, keep_for: timedelta | None = None, records: int | None = None
     ) -> Retention:
-        """Set which checkpoints the store keeps by itself, and keep the setting in it.
+        """Set which checkpoints the store keeps on its own, and save the setting in it.
 
         Args:
-            history: how many of the newest can be read at least; 16 in a new store.
-            keep_for: those that are younger can be read as well; ``timedelta(0)`` for no such rule, as in a new store.
-            records: of how many of the newest :meth:`checkpoints` tells; 10,000 in a new store.
+            history: how many of the newest checkpoints stay readable, at least; 16 in a new store.
+            keep_for: checkpoints younger than this stay readable as well; ``timedelta(0)`` for no such rule, as in a
+                new store.
+            records: for how many of the newest :meth:`checkpoints` has a record; 10,000 in a new store.
 
         Returns:
-            what is set now; what was not given stays as it was. A history that this handle was opened with is not
-            part of it, and holds until another one is set.
+            the settings now in force; what was not given stays as it was. A history that this handle was opened with is
+                not part of them, and holds until another one is set.
 
         Raises:
             ValueError: nothing would be kept.
             CheckpointError: the store takes no writes.
 
-        Time: O(1). Dirties: three settings. What is not kept any more goes with the next checkpoints.
+        Time: O(1). Dirties: three settings. What is no longer kept is removed with the next checkpoints.
         """
         with self._mutex:
             self.session.require_writable()
@@ -465,7 +467,7 @@ class CheckpointStore:
 
     @property
     def retention(self) -> Retention:
-        """What this handle keeps: as configured, but for the history that it was opened with."""
+        """What this handle keeps: as configured, except for the history that it was opened with."""
         return self._configured if self._history is None else replace(self._configured, history=self._history)
 
     def prune(
@@ -474,25 +476,27 @@ class CheckpointStore:
         older_than: timedelta | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
+        """Drop old checkpoints: those that are beyond the newest ``keep`` and ``older_than`` an age.
 
-        The newest one stays, and what a reader holds. The rows that a kept checkpoint needs become part of the oldest
-        of them. It may be interrupted anywhere: what was done by then stays done. Where a quarter of the file is then
-        unused, the space is given back, or the next time while an iteration over the store is under way.
+        The newest one stays, and so does what a reader holds. The rows that kept checkpoints need become part of the
+        oldest of them. The call may be interrupted anywhere: what was done by then stays done. If a quarter of the file
+        is unused afterwards, the space is returned to the file system; while an iteration over the store is under way,
+        this waits until the next call.
 
         Args:
-            keep: how many of the newest to keep at least; without both arguments as many as the history of the store.
+            keep: how many of the newest to keep, at least; if neither argument is given, as many as the history of the
+                store.
             older_than: keep all that are younger.
-            progress: is called with the item rows merged and those to merge in all.
+            progress: called with the number of item rows merged so far and the total to merge.
 
         Returns:
-            how many checkpoints could be read before and cannot any more.
+            how many checkpoints could be read before but no longer can.
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then prune again.
             CheckpointError: the store takes no writes.
 
-        Time: O(rows of the oldest checkpoint kept and of those before); O(rows) where a quarter of the file is unused.
+        Time: O(rows of the oldest checkpoint kept and of those before); O(rows) if a quarter of the file is unused.
         Dirties: these rows.
         """
         if not isinstance(keep, int | None) or not isinstance(older_than, timedelta | None):
@@ -514,13 +518,13 @@ class CheckpointStore:
             return before - len(self._runs)
 
     def truncate_after(self, number: int) -> None:
-        """Drop every checkpoint after ``number``; 0 drops all. Readers of what is dropped refuse work from then on.
+        """Drop every checkpoint after ``number``; 0 drops all. Readers of what is dropped refuse to work from then on.
 
         Raises:
             UnknownCheckpointError: the checkpoint is not stored or its rows were merged.
 
         Time: O(rows dropped).
-        Dirties: the rows of the checkpoints dropped, and the setting that tells of the last rollbacks.
+        Dirties: the rows of the checkpoints dropped, and the setting that records the last rollbacks.
         """
         with self._mutex:
             self.session.require_writable()
@@ -538,25 +542,25 @@ class CheckpointStore:
         note_rollback(connection, self._newest, number)
 
     def setting(self, key: str) -> Any:
-        """Return a setting kept in the store, ``None`` where it is not set."""
+        """Return a setting kept in the store, or ``None`` if it is not set."""
         row = self.session.row("SELECT value FROM setting WHERE key = ?", (key,))
         return None if row is None else row[0]
 
     def refresh(self) -> None:
-        """Let a read-only store see the checkpoints that were made since it was opened or refreshed.
+        """Let a read-only store see the checkpoints made since it was opened or refreshed.
 
-        Readers made before go on to show their own checkpoint; where the writer has meanwhile merged or dropped it,
-        they raise UnknownCheckpointError. An iteration that is under way goes on over the older one, and holds it
-        until then. A store that writes always sees its newest state.
+        Readers made before continue to show their own checkpoint; if the writer has merged or dropped it in the
+        meantime, they raise UnknownCheckpointError. An iteration that is under way continues over the older snapshot,
+        and holds it until it ends. A store that writes always sees its newest state.
         """
         if self.read_only:
             self.reopen()
 
     def reopen(self) -> None:
-        """Open the file again after a failure of the file system, so that it takes writes again.
+        """Open the file again after a file system failure, so that it takes writes again.
 
-        A space on the store keeps its edits: its next save covers them. Readers made before go on to work. An iteration
-        that is under way goes on, or raises RuntimeError where the file system had failed.
+        A space on the store keeps its edits: its next save covers them. Readers made before keep working. An iteration
+        that is under way continues, or raises RuntimeError if the file system had failed.
         """
         with self._mutex:
             if self._is_closed:
@@ -566,20 +570,20 @@ class CheckpointStore:
             self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
 
     def announce_close(self) -> None:
-        """Tell other processes that want to write that this handle is closed soon, without anybody's doing."""
+        """Tell other processes that want to write that this handle will soon close by itself."""
         if self._lock is not None:
             self._lock.announce()
 
     def close(self) -> None:
-        """Close the file and let others write; nothing is saved. May be done twice."""
+        """Close the file and let others write; nothing is saved. Calling it twice is allowed."""
         with self._mutex:
             self._is_closed = True
             self.session.close()
             if self._lock is not None:
                 self._lock.release()
-            # Whoever holds on to what is closed need not hold on to its rows.
+            # Whoever keeps a reference to a closed store need not keep its rows in memory.
             self._extents.clear()
-            if (upkeep := getattr(self, "_upkeep", None)) is not None:  # It may not have come to that.
+            if (upkeep := getattr(self, "_upkeep", None)) is not None:  # __init__ may have failed before it was set.
                 upkeep.forget()
 
     def __enter__(self) -> CheckpointStore:
@@ -595,7 +599,7 @@ class CheckpointStore:
         return f"CheckpointStore({self.path!r})"
 
     def _load(self) -> None:
-        """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
+        """Read what is kept in memory, so that no commit has to look at the table of checkpoints."""
         last = read_records(self.session, "ORDER BY number DESC LIMIT 1")
         next_object_id = read_next_object_id(self.session)
         found = catalogue.load(self.session)
@@ -605,7 +609,7 @@ class CheckpointStore:
         self._next_object_id = next_object_id
 
     def _require_newest(self) -> None:
-        """Refuse to take a store for an older one, or an empty one, where runs of its newest checkpoint are missing."""
+        """Refuse to read the store as an older or an empty one if runs of its newest checkpoint are missing."""
         number, epoch = self._newest
         if number and not (number in self._runs and self._runs.live):
             raise CorruptStoreError(
@@ -614,7 +618,7 @@ class CheckpointStore:
             )
 
     def _rows_of(self, run: RunNumber) -> float:
-        """Return how many item rows a run has; of one that is gone more than anybody reads."""
+        """Return how many item rows a run has; for one that is gone, more than anybody reads."""
         return self._runs[run].slots if run in self._runs else inf
 
     def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
@@ -622,14 +626,15 @@ class CheckpointStore:
         if not isinstance(wanted, int) or isinstance(wanted, bool):
             raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
         for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
-            # The one that is meant may say otherwise by now, and one that says so may not be meant.
+            # The row of the wanted record may have been changed to say otherwise, and a row that matches may not be the
+            # one wanted.
             found = (one for one in read_records(self.session, clause, given) if getattr(one, column) == wanted)
             if record := next(found, None):
                 return record
         raise UnknownCheckpointError(f"{self.path} has no {self._absence(number, wanted)}")
 
     def _absence(self, number: int | None, wanted: int) -> str:
-        """Return which checkpoint there is not, and which there are."""
+        """Return in words which checkpoint is absent, and which are there."""
         first, last, count, *numbers = self.session.row(
             "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
         )
@@ -647,13 +652,13 @@ class CheckpointStore:
         return Reader(self.session, ()) if state == 0 else self.reader(state, epoch=epoch)
 
     def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
-        """Return a reader whose runs stay as long as it is referred to."""
+        """Return a reader whose runs stay for as long as something refers to it."""
         reader = Reader(self.session, runs, self._between, self._extents, is_partial=is_partial)
         self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
         return reader
 
     def _between(self, older: int, newer: int) -> Reader | None:
-        """Return a reader of what came after one checkpoint up to another."""
+        """Return a reader of what came after one checkpoint, up to another."""
         with self._mutex:
             runs = self._runs.between(older, newer) if older < newer else ()
             return self._registered(runs, is_partial=True) if runs or older == newer else None
@@ -677,7 +682,7 @@ class CheckpointStore:
                     self._upkeep.note_written(number, run.tables, found.bytes)
                 seconds = time.perf_counter() - started
                 self._tidy(found, is_full=kind is CheckpointKind.FULL)
-            except BaseException:  # Also an interruption after the commit: memory may not be what the file says.
+            except BaseException:  # Also for an interruption after the commit: memory may differ from the file.
                 self._reload()
                 raise
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)
@@ -685,11 +690,11 @@ class CheckpointStore:
     def _write_run(
         self, run: Run, connection: sqlite3.Connection, number: int, *, completes: bool
     ) -> tuple[Measure, int]:
-        """Write a run, completed by the state before or as it is; return its measure and the first id after its own."""
+        """Write a run, as is or completed from the state before; return its measure and the first id after its own."""
         run.sort()
         run_rows.insert(connection, number, run)
         if completes:
-            # The image has a digest of its own, which would vouch for a damage of the rows that it takes over.
+            # The image has a digest of its own, which would vouch for any damage in the rows that it takes over.
             Reader(self.session, self._runs.live).check_rows()
             run_rows.complete(self.session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
@@ -702,7 +707,7 @@ class CheckpointStore:
         return number + 1, epoch_after(number, last, epoch, str(self.path)), number or None
 
     def _reserve_ids(self, connection: sqlite3.Connection, following: int) -> int:
-        """Keep the ids in a run from being used again after their objects are gone."""
+        """Keep the ids in a run from being reused after their objects are gone."""
         if following <= self._next_object_id:
             return self._next_object_id
         connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (following,))
@@ -726,9 +731,9 @@ class CheckpointStore:
         *,
         is_lazy: bool = False,
     ) -> T:
-        """Work in one transaction, then let memory follow; where either is interrupted, read memory anew.
+        """Work in one transaction, then update memory; if either is interrupted, reload memory.
 
-        No context manager: one that Ctrl-C keeps from being told that it is left could do nothing.
+        It is not a context manager: if Ctrl-C kept the exit of one from being called, it could do nothing.
         """
         try:
             with self._statements(is_lazy=is_lazy) as connection:
@@ -740,13 +745,13 @@ class CheckpointStore:
         return done
 
     def _drop(self, work: Callable[[sqlite3.Connection], T], reason: str) -> T:
-        """Drop checkpoints in one transaction, and end their readers: nothing may be added to what is there no more."""
+        """Drop checkpoints in one transaction, and end their readers: nothing may be added to what no longer exists."""
         try:
             with self._statements() as connection:
                 done = work(connection)
             self._load()
             self._retire_readers(reason)
-        except BaseException:  # Also an interruption after the commit, as in an append.
+        except BaseException:  # Also for an interruption after the commit, as in an append.
             self._reload()
             with suppress(CheckpointError):
                 self._retire_readers(reason)
@@ -754,7 +759,7 @@ class CheckpointStore:
         return done
 
     def _reload(self) -> None:
-        """Read memory anew from what is committed; where that does not come to its end, take no writes."""
+        """Reload memory from what is committed; if that does not complete, take no writes."""
         try:
             self.session.end_transaction()
             self._load()
@@ -765,7 +770,7 @@ class CheckpointStore:
             raise
 
     def _tidy(self, written: Measure, *, is_full: bool) -> None:
-        """Pay for some of the merging and deleting that is due, and copy the log."""
+        """Do some of the merging and deleting that is due, and copy the log."""
         young = min(self.retention.history, YOUNG)
         self.session.copy_log()
         if not self._upkeep.owe(written.slots, written.bytes) and not is_full:
@@ -775,7 +780,7 @@ class CheckpointStore:
                 work = partial(self._pay, young=young, is_full=is_full)
                 self._change(work, then=self._settle, is_lazy=True)
         except CheckpointError:
-            # The checkpoint before is durable, so it must not fail for this. What is due stays due.
+            # The checkpoint just written is durable, so this must not make it fail. What is due stays due.
             return
         self.session.copy_log()
 
@@ -786,7 +791,7 @@ class CheckpointStore:
         self._upkeep.pay(connection)
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Let go of the checkpoints that the retention does not keep."""
+        """Drop the checkpoints that the retention does not keep."""
         kept, pins = self.retention, self._pins()
         first = self._newest.number - kept.history + 1
         if kept.keep_for:
@@ -799,7 +804,7 @@ class CheckpointStore:
         has_merged = self._upkeep.settle()
         self._extents.keep(self._runs)
         if has_merged:
-            # What they show stays the same, and the runs that they read until now may go.
+            # What they show stays the same, and the runs that they have read so far may be removed.
             for reader in self._readers:
                 if not reader.is_partial and (runs := self._runs.at(reader.newest)):
                     reader.read_from(runs)
@@ -816,7 +821,7 @@ class CheckpointStore:
         return {run for reader in self._readers for run in reader.runs}
 
     def _reduce(self, first: int, progress: Progress = silent) -> None:
-        """Merge what checkpoint ``first`` is made up of, and drop what neither it nor a later one or a reader needs.
+        """Merge what makes up checkpoint ``first``, and drop what neither it nor a later one nor a reader needs.
 
         Each step is a transaction of its own.
         """
@@ -833,7 +838,7 @@ class CheckpointStore:
         progress(total, total)
 
     def _merge_all(self, parts: Sequence[RunNumber], progress: Callable[[int], None], done: int) -> int:
-        """Merge just these runs, and return how many item rows they had."""
+        """Merge exactly these runs, and return how many item rows they had."""
         if not self._upkeep.is_merging(parts):
             self._change(lambda connection: self._merge_next(connection, parts))
         rows = self._runs.rows(parts) if self._upkeep.merging else 0
@@ -848,12 +853,12 @@ class CheckpointStore:
             self._upkeep.begin_merge(connection, parts)
 
     def _work(self) -> bool:
-        """Do some of the merging and deleting, and tell whether there was any."""
+        """Do some of the merging and deleting, and return whether there was any."""
         damage: list[CorruptStoreError] = []
 
         def _raise_later() -> None:
             damage[:] = self._upkeep.damage
-            self._upkeep.damage.clear()  # It is raised, so nobody need be warned of it.
+            self._upkeep.damage.clear()  # It is raised, so no warning is needed.
             self._settle()
 
         has_worked = self._change(lambda connection: self._upkeep.work(connection, _STEP_ROWS) > 0, then=_raise_later)
@@ -862,10 +867,10 @@ class CheckpointStore:
         return has_worked
 
     def _retire_readers(self, reason: str) -> None:
-        """End the readers whose checkpoint cannot be read any more."""
+        """End the readers whose checkpoint can no longer be read."""
         for reader, record in list(self._readers.items()):
             if all(run in self._runs for run in reader.runs) and self._still_there(reader.newest, record):
-                reader.read_from(reader.runs)  # What was known of the runs may be true no more.
+                reader.read_from(reader.runs)  # What was known of the runs may no longer be true.
                 continue
             runs = self._runs.at(reader.newest) if self._still_there(reader.newest, record) else ()
             if runs and not reader.is_partial:

@@ -1,21 +1,20 @@
-"""Which runs a store has, which of them a read visits, and which to merge or to drop: arithmetic over numbers.
+"""Which runs a store has, which of them a read visits, and which to merge or drop: arithmetic on numbers.
 
-A checkpoint's *own* run lies under its number. A *merged* run holds what a stretch of neighbouring checkpoints wrote;
-it lies beside them under a number of its own, just above that of its newest checkpoint (64.5 may be 57 to 64), so that
-numbers go on to say which of two runs is newer. What a stretch of runs consists of stays as long as a retained
-checkpoint inside of the stretch needs it.
+A checkpoint's *own* run is stored under its number. A *merged* run holds what a stretch of neighbouring checkpoints
+wrote. It is stored beside them under a number of its own, just above that of its newest checkpoint (64.5 may be 57 to
+64), so numbers still say which of two runs is newer. The runs that a stretch consists of stay as long as a retained
+checkpoint inside the stretch needs them.
 
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
-twenty-four neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such
-factor by which the state grows, and a read at any checkpoint visits some runs of each tier: their filters tell which.
-Large neighbours that replace next to no rows of each other, as where much is loaded at once, stay as they are while the
-runs are few: a slot lies between the least and the greatest one of few of them, so that merging them would gain next to
-nothing.
+twenty-four adjacent runs of a tier become one. So a row is rewritten about once for each such factor by which the state
+grows, and a read at any checkpoint visits some runs of each tier: their filters tell which. Large neighbours that
+replace next to no rows of each other, as when much is loaded at once, stay as they are while the runs are few: a slot
+lies between the least and the greatest one of only a few of them, so merging them would gain next to nothing.
 
-When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
-what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
+When the rows above the oldest run, the *base*, that may replace others are as many as all others, all runs become one,
+so the size of the file stays within a factor of the state. Rows of slots beyond all that were there before replace
 nothing, and count as rows of the base; what deleted objects have left counts as replaced. While the runs are fewer,
-there may be four times as many.
+there may be four times as many such rows.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 RunNumber = float
-"""What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
+"""What the rows of a run are stored under: the number of a checkpoint (an int), or a little more for a merged run."""
 
 Counting = Callable[[Sequence[RunNumber]], int]
 """Counts rows of some runs, oldest first."""
@@ -39,22 +38,22 @@ _TIMES, _MANY_ROWS = 4, 16_384
 """While runs are few, the rows that may replace others may be so many times as many as these, and so many in all."""
 
 _LARGE_ROWS, _MOST_APART = 4_096, 128
-"""More large neighbours of a tier than that are merged although they replace nothing.
+"""More large neighbours of a tier than that are merged even if they replace nothing.
 
-Large are those that are stored with their spans: reads pass such runs over where they have nothing.
+Large runs are those that are stored with their spans: reads skip such runs if they have nothing.
 """
 
 FEW_OF = 256
-"""Of so many rows one may replace another, as where a counter is kept beside what grows: that is next to nothing."""
+"""One row in so many may replace another, as when a counter is kept beside what grows: that is next to nothing."""
 
 _MOST_TIMES, _MOST_TIMES_LARGE = 32, 512
-"""When all rows above the base are so many times as many as its own, they are merged with it whatever they are.
+"""When all rows above the base are so many times as many as its own, they are merged with it, whatever they are.
 
 With a large base it takes more: so many large neighbours are merged with it, some at a time, before it comes to that.
 """
 
 YOUNG = 8
-"""How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
+"""How many of the newest runs are left alone, so that a short history makes no second copy of what is soon dropped."""
 
 _FRACTIONS = 1024
 
@@ -70,11 +69,11 @@ class StoredRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Waste:
-    """What counts the rows of some runs that are of no use.
+    """Counts the useless rows of some runs.
 
     Args:
-        replaced: those that may replace rows of the ones before.
-        deserted: others that are of objects which were deleted since; none by default.
+        replaced: counts the rows that may replace rows of earlier runs.
+        deserted: counts other rows, of objects that were deleted since; none by default.
     """
 
     replaced: Counting
@@ -124,14 +123,14 @@ class RunMap:
         return self._fulls
 
     def at(self, number: int) -> tuple[RunNumber, ...]:
-        """Return the runs that make up the state at checkpoint ``number``, oldest first; none where one is missing.
+        """Return the runs that make up the state at checkpoint ``number``, oldest first; none if one is missing.
 
         Time: O(runs up to there).
         """
         return self._cover(max(1, self._full_at(number)), number, self._sorted)
 
     def between(self, older: int, newer: int, without: RunNumber = 0) -> tuple[RunNumber, ...]:
-        """Return runs that hold just what came after one checkpoint up to another; none where there are no such."""
+        """Return runs that hold exactly what came after one checkpoint up to another; none if there are none such."""
         if self._full_at(newer) > older:
             return ()
         return self._cover(older + 1, newer, [run for run in self._sorted if run.first > older and run.run != without])
@@ -167,12 +166,12 @@ class RunMap:
         busy: Collection[RunNumber] = (),
         waste: Waste | None = None,
     ) -> tuple[RunNumber, ...]:
-        """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
+        """Return the neighbouring runs to merge next, oldest first; nothing if reads already visit few runs.
 
         Args:
             young: how many of the newest runs to leave alone.
-            busy: runs that are not to be merged: they already are being.
-            waste: counts the rows that are of no use; by default all but those of the first run may replace others.
+            busy: runs that must not be merged: they already are being merged.
+            waste: counts the useless rows; by default all but those of the first run may replace others.
 
         Time: O(live runs).
         """
@@ -196,14 +195,14 @@ class RunMap:
         """Return the runs to drop.
 
         Args:
-            first: the oldest checkpoint of the history: it and all that are newer keep their own runs.
+            first: the oldest checkpoint of the history: it and all newer ones keep their own runs.
             pins: older checkpoints that keep theirs.
             held: runs that somebody is reading.
 
         Time: O(runs).
         """
         wanted = {*self.live, *held}
-        # Whose own run stays can be read, so that all that it is made up of stays too.
+        # A checkpoint whose own run stays can be read, so all runs that make it up stay too.
         for number in [number for number in self._own if number < first and (number in wanted or number in pins)]:
             wanted.update((number, *self.at(number)))
         return tuple(
@@ -213,7 +212,7 @@ class RunMap:
         )
 
     def readable(self, number: int) -> int:
-        """Return the oldest checkpoint from ``number`` on that can be read; 0 where there is none."""
+        """Return the oldest checkpoint from ``number`` on that can be read; 0 if there is none."""
         place = bisect_left(self._own, number)
         return self._own[place] if place < len(self._own) else 0
 
@@ -222,7 +221,7 @@ class RunMap:
         return self._own[: bisect_left(self._own, number)][-1:] + self._own[bisect_right(self._own, number) :][:1]
 
     def rows(self, runs: Iterable[RunNumber]) -> int:
-        """Return the item rows of some runs."""
+        """Return how many item rows some runs have."""
         return sum(self._by_number[run].slots for run in runs)
 
     def number_for(self, last: int, taken: Collection[RunNumber] = ()) -> RunNumber:
@@ -237,10 +236,10 @@ class RunMap:
         return self._full_at(min([first, *filter(None, pins)]))
 
     def _cover(self, low: int, high: int, runs: Sequence[StoredRun]) -> tuple[RunNumber, ...]:
-        """Return the fewest runs that hold all of a stretch and nothing later, oldest first; none where one is missing.
+        """Return the fewest runs that hold all of a stretch and nothing later, oldest first; none if one is missing.
 
-        Of the runs that hold what is still needed the one that reaches farthest is taken. Runs may overlap: a slot
-        that two of them mention was last changed in the stretch of the later one, or has the same value in both.
+        Of the runs that hold what is still needed, the one that reaches farthest back is taken. Runs may overlap: a
+        slot that two of them mention was last changed in the stretch of the later one, or has the same value in both.
         """
         chosen: list[RunNumber] = []
         best: StoredRun | None = None
@@ -260,7 +259,7 @@ class RunMap:
         return tuple(reversed(chosen)) if high < low else ()
 
     def _is_idle(self, run: StoredRun, first: int) -> bool:
-        """Tell whether no checkpoint from ``first`` on reads a run: another one that holds it all is read instead."""
+        """Return whether no checkpoint from ``first`` on reads a run: another one that holds it all is read instead."""
         reading = max(first, run.last)
         place = bisect_right(self._fulls, run.last)
         if place < len(self._fulls) and self._fulls[place] <= reading:
@@ -277,9 +276,9 @@ class RunMap:
         return self._fulls[position - 1] if position else 0
 
     def _group(self, stretch: Sequence[RunNumber], waste: Waste) -> tuple[tuple[RunNumber, ...], int]:
-        """Return what is to be merged of a stretch, and how many runs stay as they are although they are a crowd.
+        """Return what to merge of a stretch, and how many runs stay as they are although they are a crowd.
 
-        It is all of it with the base, or neighbours of a tier, or nothing.
+        To merge is the whole stretch with the base, or neighbours of a tier, or nothing.
         """
         if len(stretch) < FAN_IN:
             is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, waste)
@@ -296,19 +295,19 @@ class RunMap:
         return (), apart
 
     def _is_apart(self, crowd: Sequence[RunNumber], waste: Waste) -> bool:
-        """Tell whether merging neighbours would bring next to nothing: large ones, that hardly replace each other.
+        """Return whether merging neighbours would gain next to nothing: they are large, and hardly replace each other.
 
-        The second is asked only where the first is so.
+        The second is checked only if the first holds.
         """
         if min(self._by_number[run].slots for run in crowd) < _LARGE_ROWS:
             return False
         return waste.replaced(crowd) * FEW_OF <= self.rows(crowd)
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, waste: Waste) -> bool:
-        """Tell whether a stretch has the base, and its rows that are of no use may be so many times as many as others.
+        """Return whether a stretch has the base, and its useless rows may be ``times`` times as many as the others.
 
-        These are the ones that were replaced, and those of deleted objects; the first are counted only where all rows
-        above the base are many.
+        Useless are those that were replaced, and those of deleted objects; the first are counted only if all rows above
+        the base are many.
         """
         rows, base = self.rows(stretch), self.rows(stretch[:1])
         if stretch[:1] != self.live[:1]:
@@ -325,15 +324,15 @@ class RunMap:
 
 
 def is_own(run: RunNumber) -> bool:
-    """Tell whether a run lies under the number of a checkpoint."""
+    """Return whether a run is stored under the number of a checkpoint."""
     return isinstance(run, int)
 
 
 def _tiers(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield from where to where the neighbours of each tier stand, the lowest tier first.
+    """Yield the range of positions of the neighbours of each tier, the lowest tier first.
 
-    A run that is older than a larger one counts to the tier of the larger one: it has no other neighbours to grow with.
-    So tiers never rise from old to new, and few runs are live although some checkpoints are large and others small.
+    A run older than a larger one belongs to the tier of the larger one: it has no other neighbours to grow with. So
+    tiers never rise from old to new, and few runs are live even if some checkpoints are large and others small.
     """
     end, top = len(sizes), 0
     for start in range(len(sizes) - 1, -1, -1):
@@ -345,7 +344,7 @@ def _tiers(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterator[Sequence[RunNumber]]:
-    """Yield the stretches of neighbours among which none is busy, oldest first."""
+    """Yield the stretches of neighbours in which none is busy, oldest first."""
     start = 0
     for end, run in enumerate(runs):
         if run in busy:

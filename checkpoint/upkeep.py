@@ -1,7 +1,7 @@
-"""What a store does beside its checkpoints: merging runs and deleting the rows of those that nobody reads any more.
+"""What a store does alongside its checkpoints: merging runs, and deleting the rows of those that nobody reads any more.
 
-All of it is cut into slices. A checkpoint pays for some of them, in proportion to what it wrote, in a transaction after
-its commit; so no checkpoint stalls, and an interruption anywhere loses nothing but the last few slices.
+All of this is cut into slices. A checkpoint pays for some of them, in proportion to what it wrote, in a transaction
+after its commit. So no checkpoint stalls, and an interruption anywhere loses only the last few slices.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, Waste
 
 LEAST_ROWS = 256
-"""How many rows a checkpoint copies at least, where there is something to merge."""
+"""The least number of rows that a checkpoint copies if there is something to merge."""
 
 _PACE, _LIVE_RUNS = 2, 16
-"""A checkpoint copies this many rows for each that it wrote, or as many as there are times so many live runs."""
+"""A checkpoint copies this many rows for each that it wrote, or one for every so many live runs if that is more."""
 
 _MOST_LIVE_RUNS = 96
 """With more live runs than that a checkpoint ends a merge, whatever it takes: what small checkpoints pay may be less
 than large ones, which others have made, have left to do."""
 
 _BASE_COST = 3
-"""A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
+"""A row of the base counts for so many: copying it speeds up no reads, and frees space only at the end; it can wait."""
 
 _SWEEP_EVERY = 16
 """After how many checkpoints the store looks for runs that nobody needs."""
 
 _DELETED_AT_ONCE = 64
-"""The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
+"""The rows of so many runs are deleted together: for small runs the statements cost more than the rows."""
 
 
 def allowance(slots: int, live: int) -> int:
     """Return how many rows a checkpoint may copy.
 
-    Runs that come faster than they are merged raise it, so that their number settles.
+    Runs that are added faster than they are merged raise it, so that their number settles.
 
     Args:
         slots: the item rows that the checkpoint wrote.
@@ -59,8 +59,8 @@ def allowance(slots: int, live: int) -> int:
 class Upkeep:
     """The merges and deletions under way in a store.
 
-    Methods that take a connection run inside a transaction of the caller. What they did is in the map of runs after
-    :meth:`settle`, for the time after the commit; after a rollback the object is of no use any more.
+    Methods that take a connection run inside a transaction of the caller. What they did appears in the map of runs
+    after :meth:`settle`, which is to be called after the commit; after a rollback the object is of no further use.
 
     Args:
         session: the connection.
@@ -86,18 +86,18 @@ class Upkeep:
         self._group: tuple[RunNumber, ...] = ()
 
     def forget(self) -> None:
-        """Forget the rows that are in memory, and what was under way: the store is closed."""
+        """Forget the rows in memory and what was under way: the store is closed."""
         self._recent = RecentRuns()
         self._merges.clear()
         self._finished.clear()
 
     @property
     def merging(self) -> Merge | None:
-        """The merge that goes on next."""
+        """The merge to continue next."""
         return min(self._merges, key=lambda merge: self._runs.rows(merge.parts), default=None)
 
     def has_work(self, number: int, young: int, *, is_full: bool) -> bool:
-        """Tell whether there is anything to do after checkpoint ``number``."""
+        """Return whether there is anything to do after checkpoint ``number``."""
         is_time = self.is_time(number, is_full=is_full)
         return bool(is_time or self._merges or self._dropped or self._next(young))
 
@@ -108,12 +108,12 @@ class Upkeep:
             self._recent.add(run, rows, size)
 
     def owe(self, slots: int, size: int) -> bool:
-        """Add what a checkpoint of some slots and bytes has to pay, and tell whether earlier ones have not paid it."""
+        """Add what a checkpoint of some slots and bytes owes, and return whether earlier ones have not paid it."""
         self._due = min(self._due, 0) + allowance(slots + size // BYTES_A_ROW, self._runs.in_the_way)
         return self._due > 0 or self._is_crowded()
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
-        """Tell whether to look for what nobody needs after checkpoint ``number``."""
+        """Return whether to look for what nobody needs after checkpoint ``number``."""
         return is_full or number >= self._next_sweep
 
     def begin(self, connection: sqlite3.Connection, young: int) -> None:
@@ -124,11 +124,11 @@ class Upkeep:
             self.begin_merge(connection, group)
 
     def begin_merge(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
-        """Begin to merge some runs, the newest state among those that they hold.
+        """Begin to merge some runs into the newest state that they hold.
 
         Dirties: one row.
         """
-        # Also those of which the catalogue takes no notice, because they are damaged.
+        # Including those that the catalogue ignores because they are damaged.
         taken = [row[0] for row in connection.execute("SELECT run FROM run")]
         run = self._runs.number_for(int(parts[-1]), taken)
         note_merging(connection, run, [self._runs[part] for part in parts])
@@ -161,11 +161,11 @@ class Upkeep:
         self._next_sweep = int(self._runs.live[-1]) + _SWEEP_EVERY if self._runs.live else 0
 
     def is_merging(self, parts: Sequence[RunNumber]) -> bool:
-        """Tell whether just these runs are being merged, and no others."""
+        """Return whether exactly these runs are being merged, and no others."""
         return [merge.parts for merge in self._merges] == [tuple(parts)]
 
     def work(self, connection: sqlite3.Connection, rows: int) -> int:
-        """Do so much work as copying some rows is, and return how much it was: more, as it comes in slices, or less.
+        """Do as much work as copying ``rows`` rows, and return how much it was: more, as it comes in slices, or less.
 
         Dirties: about as many rows.
         """
@@ -175,7 +175,7 @@ class Upkeep:
         return done
 
     def pay(self, connection: sqlite3.Connection) -> None:
-        """Do the work that is owed; of what is done beyond that, later checkpoints have the good.
+        """Do the work that is owed; what is done beyond that benefits later checkpoints.
 
         Dirties: about as many rows.
         """
@@ -184,7 +184,7 @@ class Upkeep:
             self._due -= cost
 
     def settle(self) -> bool:
-        """Let the map of runs know what was committed, and tell whether a merged run was."""
+        """Update the map of runs with what was committed, and return whether that includes a merged run."""
         finished, self._finished = self._finished, []
         for merge in finished:
             assert merge.result is not None
@@ -211,7 +211,7 @@ class Upkeep:
         return is_worth_keeping(rows, self._runs.rows(self._runs.live[:1]))
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
-        """Return the runs to merge next; it is asked for before the transaction in which they are begun, and in it."""
+        """Return the runs to merge next; called before the transaction that begins to merge them, and inside it."""
         asked = self._runs.live, young, self._busy()
         if self._asked != asked:
             self._group = self._runs.due(young, asked[-1], self._waste)
@@ -247,12 +247,12 @@ class Upkeep:
             yield 1
 
     def _holders(self, newest: RunNumber) -> list[RunNumber]:
-        """Return the runs that may refer to the bodies of runs up to one: all that begin before its end."""
+        """Return the runs that may refer to the bodies of runs up to a given one: all that begin before its end."""
         merging = [merge.run for merge in self._merges if self._runs[merge.parts[0]].first <= newest]
         return [*(run.run for run in self._runs if run.first <= newest), *merging]
 
     def _weight(self, merge: Merge) -> float:
-        """Return what a row of a merge counts for, on the average."""
+        """Return what a row of a merge counts for, on average."""
         base = self._runs.rows(merge.parts[:1]) if merge.is_base else 0
         return 1 + (_BASE_COST - 1) * base / max(1, self._runs.rows(merge.parts))
 
@@ -263,7 +263,7 @@ class Upkeep:
         try:
             cost = next(merge.slices, 1)
         except CorruptStoreError as error:
-            # Where SQLite has found it, the file is damaged; else just the digest of a part is wrong.
+            # If SQLite found the damage, the file is damaged; otherwise only the digest of a part is wrong.
             self._session.require_settled()
             self.damage.append(error)
             self._suspect.add(merge.checking)
@@ -273,5 +273,5 @@ class Upkeep:
             self._finished.append(merge)
             self._merges.remove(merge)
             if merge.is_base:
-                self._next_sweep = 0  # What it was made of is as large as the state, and of use no more.
+                self._next_sweep = 0  # What it was made of is as large as the state, and no longer of use.
         return round(cost * self._weight(merge))

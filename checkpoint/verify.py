@@ -20,14 +20,14 @@ _OF_RECORDS = ("CHECK constraint failed in checkpoint", "CHECK constraint failed
 
 
 def verify(session: Session, progress: Progress = silent) -> int:
-    """Check all that a store holds, and return the number of checkpoints that can be read.
+    """Check everything that a store holds, and return the number of checkpoints that can be read.
 
     Args:
         session: the store.
-        progress: is told how many rows were checked, and how many are to be checked in all.
+        progress: called with the number of rows checked so far and the total to check.
 
     Raises:
-        CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
+        CorruptStoreError: the first damage found, by number and epoch if it lies in a run.
 
     Time: O(rows), up to four times those that lie in merged runs. The rows are streamed.
     """
@@ -59,10 +59,10 @@ def verify(session: Session, progress: Progress = silent) -> int:
 
 
 def verify_up_to(session: Session, number: int) -> None:
-    """Check what a copy of the checkpoints up to one would take over, but for filters and spans.
+    """Check what a copy of the checkpoints up to one would take over, except for filters and spans.
 
     Raises:
-        CorruptStoreError: the first damage found; what lies in newer checkpoints alone is none.
+        CorruptStoreError: the first damage found; what lies only in newer checkpoints does not count.
 
     Time: O(rows up to the checkpoint). The rows are streamed.
     """
@@ -87,13 +87,13 @@ def check_file(session: Session) -> None:
         CorruptStoreError: it is damaged.
     """
     found = (row[0] for row in session.rows("PRAGMA integrity_check"))
-    # What a sealed record must not say is told by its seal, with what it should.
+    # If a sealed record says what it must not, its seal shows that, and what it should say.
     for damage in filter(lambda said: said != "ok" and not said.startswith(_OF_RECORDS), found):
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}: {RESTORE}")
 
 
 def check_seals(session: Session, number: int | None = None) -> None:
-    """Check that the records of checkpoints and of runs are as they were written, up to one if that is given.
+    """Check that the records of checkpoints and of runs are as they were written, up to a number if one is given.
 
     Raises:
         CorruptStoreError: one is not.
@@ -111,12 +111,12 @@ def check_seals(session: Session, number: int | None = None) -> None:
 
 
 def _is_beyond(run: object, number: int | None) -> bool:
-    """Tell whether a run is newer than a checkpoint; in a damaged file its number may be anything."""
+    """Return whether a run is newer than a checkpoint; in a damaged file its number may be anything."""
     return number is not None and isinstance(run, int | float) and run >= number + 1
 
 
 def check_epochs(session: Session, number: int | None = None) -> None:
-    """Check that later checkpoints seal later epochs, up to one if that is given.
+    """Check that later checkpoints seal later epochs, up to a number if one is given.
 
     Raises:
         CorruptStoreError: one does not.
@@ -130,7 +130,7 @@ def check_epochs(session: Session, number: int | None = None) -> None:
 
 
 def check_record(session: Session, runs: RunMap, number: int) -> None:
-    """Check that the record of a checkpoint agrees with its run, and that it is whole.
+    """Check that the record of a checkpoint agrees with its run, and that the checkpoint is whole.
 
     Raises:
         CorruptStoreError: it does not.
@@ -147,7 +147,7 @@ def check_record(session: Session, runs: RunMap, number: int) -> None:
 
 
 def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
-    """Check that a merged run is what the runs that it was made of give, where these are still there.
+    """Check that a merged run is what the runs it was made of yield, if these are still there.
 
     Raises:
         CorruptStoreError: it is not.
@@ -173,10 +173,10 @@ def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
 
 
 def check_no_orphans(session: Session, found: Catalogue, number: int | None = None) -> None:
-    """Check that no row lies outside of a run, up to one if that is given.
+    """Check that no row lies outside a run, up to a number if one is given.
 
     Raises:
-        CorruptStoreError: one does; with its table.
+        CorruptStoreError: one does; the message names its table.
     """
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
     for table, column in run_rows.NUMBERED[1:]:
@@ -190,7 +190,7 @@ def check_no_orphans(session: Session, found: Catalogue, number: int | None = No
 
 
 def check_bodies(session: Session, runs: RunMap) -> None:
-    """Check that each large value goes with the last row that refers to it.
+    """Check that each large value is deleted with the last row that refers to it.
 
     Raises:
         CorruptStoreError: one does not.
@@ -202,7 +202,7 @@ def check_bodies(session: Session, runs: RunMap) -> None:
 
 
 def check_next_object(session: Session, runs: RunMap) -> None:
-    """Check that no object will be given an id that another one has or had: it would show the slots of that one.
+    """Check that no object will be given an id that another one has or had: it would show that one's slots.
 
     Raises:
         CorruptStoreError: the setting ``next_object_id`` is not greater than every id in the store.
@@ -217,7 +217,7 @@ def check_next_object(session: Session, runs: RunMap) -> None:
 
 
 def greatest_object(session: Session, runs: RunMap) -> int:
-    """Return the greatest id of an object in some runs, 0 where there is none; the index has just those with a name."""
+    """Return the greatest id of an object in some runs, 0 if there is none; the index has only those with a name."""
     found = (
         session.row(f"SELECT max(object) FROM {table.name} WHERE checkpoint = ?", (stored.run,))[0]
         for table, stored in product(TABLES, runs)

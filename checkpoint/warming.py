@@ -1,7 +1,8 @@
-"""Reading ahead what a search will need, several places at once, where the disk takes long to answer.
+"""Reading ahead what a search will need, several places at once, if the disk is slow to answer.
 
-A search for many slots that are not in memory waits for the disk once or twice for each of them. What one thread waits
-for one after the other eight have it brought in at once; then the search itself finds it in the memory of the machine.
+A search for many slots that are not in memory waits for the disk once or twice for each of them. What one thread would
+wait for one after the other, eight threads have brought in at once; then the search itself finds it in the memory of
+the machine.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ LEAST_SLOTS = 128
 """For fewer slots it is not worth finding out whether the disk is slow."""
 
 SLOW_SECONDS = 100e-6
-"""What a search in memory seldom takes, also of a store that was just opened; one that waits for a disk always does."""
+"""A search in memory seldom takes this long, even in a store just opened; one that waits for a disk always does."""
 
 _SECONDS_A_BYTE = 5e-9
 
 PROBES = 5
-"""So many slots tell how long a search takes: that of the middle one counts."""
+"""So many slots show how long a search takes: the middle one counts."""
 
 _MOST_THREADS, _LEAST_QUERIES = 8, 2
-"""So many threads there are, and so many queries each of them has, or it costs more than it saves."""
+"""The number of threads, and the least number of queries for each: with fewer it costs more than it saves."""
 
 
 def warm(path: str, queries: Sequence[Query]) -> None:
-    """Run queries beside each other, each of the threads with a connection of its own; what they find nobody gets.
+    """Run queries in parallel, each thread with a connection of its own; the results are discarded.
 
-    What fails here is left to fail where the rows are read in earnest.
+    What fails here is left to fail when the rows are actually read.
 
     Args:
         path: the file of the store.
-        queries: neighbours among them share a thread, as their rows share pages.
+        queries: the queries; neighbours share a thread, as their rows share pages.
 
     Time: O(queries). Dirties: nothing.
     """
@@ -53,7 +54,7 @@ def warm(path: str, queries: Sequence[Query]) -> None:
 
 
 def is_slow(seconds: float, size: int) -> bool:
-    """Tell whether a search that has found so many bytes has waited for a disk.
+    """Return whether a search that has found so many bytes has waited for a disk.
 
     >>> is_slow(45e-6, 52), is_slow(190e-6, 52), is_slow(2e-3, 1_000_000)
     (False, True, False)
@@ -64,7 +65,7 @@ def is_slow(seconds: float, size: int) -> bool:
 def _has_started(thread: Thread) -> bool:
     try:
         thread.start()
-    except RuntimeError:  # The machine gives no more threads, or the interpreter is about to end.
+    except RuntimeError:  # The machine has no more threads, or the interpreter is about to exit.
         return False
     return True
 

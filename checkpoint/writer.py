@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WriterState(StrEnum):
-    """Where a writer stands. ``UNKNOWN`` means that the commit failed in a way that leaves its outcome open."""
+    """The state of a writer. ``UNKNOWN`` means that the commit failed in a way that leaves its outcome open."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -47,10 +47,10 @@ class Receipt:
     """What a checkpoint cost, in total and by object.
 
     ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
-    the beginning of the save to the end of the commit, or that of the commit where the two are called one by one.
-    ``objects`` has what was collected of each object by its name: to a full checkpoint the store adds, beyond that, the
-    slots that did not change. What has the same name is added up, as an object that is called ``g['a']`` with that of
-    the key ``a`` in ``g``.
+    the beginning of the save to the end of the commit, or of the commit alone if the two are called separately.
+    ``objects`` has what was collected of each object, by name; to a full checkpoint the store adds the slots that did
+    not change, which ``objects`` does not count. Objects with the same name are added up, for example one called
+    ``g['a']`` and the one under the key ``a`` in ``g``.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Receipt:
 
 
 class Writer:
-    """Takes the rows of one save and makes them durable at :meth:`commit`; the base of every writer.
+    """Takes the rows of one save and makes them durable on :meth:`commit`; the base of every writer.
 
     A writer serves one save. After :meth:`commit` or :meth:`rollback` it is spent.
     """
@@ -84,8 +84,8 @@ class Writer:
 
         Args:
             run: the rows.
-            base: reads the state that they change.
-            costs: what was collected of each object by its name.
+            base: a reader of the state that they change.
+            costs: what was collected of each object, by name.
 
         Raises:
             CheckpointError: the writer already holds a save, or is spent.
@@ -95,7 +95,7 @@ class Writer:
         self._run, self._base, self._costs = run, base, dict(costs or {})
 
     def commit(self) -> Receipt | None:
-        """Make the collected rows durable, all or none.
+        """Make the collected rows durable, all or nothing.
 
         Raises:
             CheckpointError: nothing was saved into the writer, or it is spent.
@@ -111,10 +111,10 @@ class Writer:
             return self.receipt
 
     def commit_async(self) -> Coroutine[Any, Any, Receipt | None]:
-        """Do :meth:`commit` in a thread of its own, so that an event loop goes on meanwhile.
+        """Run :meth:`commit` in a thread of its own, so that an event loop can go on meanwhile.
 
-        Where it is cancelled, its thread may go on with the commit. The next save of the space waits for that and finds
-        out what became of it; a commit that has not begun by then is taken back.
+        If it is cancelled, its thread may go on with the commit. The next save of the space waits for the thread and
+        finds out how the commit ended; a commit that has not begun by then is taken back.
         """
         loops: list[asyncio.AbstractEventLoop] = []
         commit = self._commit_in_thread(loops)
@@ -126,20 +126,21 @@ class Writer:
         return await asyncio.to_thread(self.commit)
 
     def is_let_go(self) -> bool:
-        """Tell whether a :meth:`commit_async` was called that nobody can await any more.
+        """Return whether :meth:`commit_async` was called and nobody can await it any more.
 
-        It ended, or was cancelled, or its event loop is closed; where it was called several times, each of them.
+        It ended, or was cancelled, or its event loop is closed; if it was called several times, this holds for each
+        call.
         """
         return bool(self._commits) and all(commit.is_let_go() for commit in self._commits)
 
     def is_awaited(self) -> bool:
-        """Tell whether a :meth:`commit_async` has not yet come back to who awaits it, even if its thread has ended."""
+        """Return whether a :meth:`commit_async` has not yet returned to its awaiter, even if its thread has ended."""
         return any(commit.is_suspended() for commit in self._commits)
 
     def rollback(self) -> None:
         """Give the collected edits back to their space: its next save covers them.
 
-        A commit that is under way in another thread, of :meth:`commit_async` for example, is waited for.
+        It waits for a commit that is under way in another thread, for example that of :meth:`commit_async`.
 
         Raises:
             CheckpointError: the rows are already durable.
@@ -155,25 +156,25 @@ class Writer:
             self.state = WriterState.ROLLED_BACK
 
     def is_durable(self) -> bool:
-        """Tell whether the collected rows are durable; a commit that is under way in another thread is waited for."""
+        """Return whether the collected rows are durable, after waiting for any commit under way in another thread."""
         with self._ending:
             return self.state is WriterState.COMMITTED
 
     def accepts(self, store: CheckpointStore) -> bool:
-        """Tell whether the rows of a space on ``store`` may go to this writer."""
+        """Return whether the rows of a space on ``store`` may go to this writer."""
         return True
 
     def is_newest_in(self, store: CheckpointStore) -> bool:
-        """Tell whether the collected rows are durable as the newest checkpoint of ``store``."""
+        """Return whether the collected rows are durable as the newest checkpoint of ``store``."""
         return self.is_durable()
 
     @property
     def number(self) -> int | None:
-        """The number of the checkpoint that the rows are; ``None`` where they are none, or none yet."""
+        """The number of the checkpoint that the rows became; ``None`` if they are none, or not yet one."""
         return None
 
     def describe(self) -> str:
-        """Return in words where the writer stands."""
+        """Return the state of the writer in words."""
         if self.state is WriterState.OPEN:
             return "open, with nothing saved into it" if self._run is None else "open, with a save in it"
         return str(self.state)
@@ -184,17 +185,17 @@ class Writer:
 
 @dataclass(frozen=True)
 class _AsyncCommit:
-    """One call of :meth:`Writer.commit_async`, and the event loop that it waits in, once it has begun."""
+    """One call of :meth:`Writer.commit_async` and, once it has begun, the event loop that it waits in."""
 
     coroutine: ReferenceType[Coroutine[Any, Any, Receipt | None]]
     loops: list[asyncio.AbstractEventLoop]
 
     def is_suspended(self) -> bool:
-        """Tell whether it has begun and will come back to who awaits it; a closed loop resumes nobody."""
+        """Return whether it has begun and will return to its awaiter; a closed loop resumes nobody."""
         return self._state() == CORO_SUSPENDED and not self.loops[0].is_closed()
 
     def is_let_go(self) -> bool:
-        """Tell whether it can come back to nobody any more."""
+        """Return whether it can no longer return to anybody."""
         return self._state() == CORO_CLOSED or (self._state() == CORO_SUSPENDED and self.loops[0].is_closed())
 
     def _state(self) -> str:
@@ -216,7 +217,7 @@ class RunWriter(Writer):
         return self._run
 
     def is_newest_in(self, store: CheckpointStore) -> bool:
-        """Tell whether the run was applied to ``store`` as its newest checkpoint."""
+        """Return whether the run was applied to ``store`` as its newest checkpoint."""
         return self.is_durable() and store.holds(store.next_number() - 1, self.run, is_whole=True)
 
     def _publish(self, run: Run) -> None:
@@ -234,11 +235,11 @@ class CheckpointWriter(Writer):
         self._expected: int | None = None
 
     def accepts(self, store: CheckpointStore) -> bool:
-        """Tell whether ``store`` is the one that the writer commits to."""
+        """Return whether ``store`` is the one that this writer commits to."""
         return store is self._store
 
     def is_durable(self) -> bool:
-        """Tell whether the rows are durable; after a commit of unknown outcome the store itself is asked.
+        """Return whether the rows are durable, asking the store itself after a commit of unknown outcome.
 
         Raises:
             StoreFailedError: the store cannot tell before its ``reopen()``.
@@ -251,7 +252,7 @@ class CheckpointWriter(Writer):
 
     @property
     def number(self) -> int | None:
-        """The number of the checkpoint that the rows are."""
+        """The number of the checkpoint that the rows became."""
         return self._expected if self.is_durable() else None
 
     def _publish(self, run: Run) -> None:
@@ -261,7 +262,7 @@ class CheckpointWriter(Writer):
                 self.receipt = replace(self._store.append(run, self.epoch), objects=self._costs)
         except BaseException:
             self.state = WriterState.UNKNOWN
-            # Asked now, before another writer takes the number. A store that failed can tell when it is open again.
+            # Ask now, before another writer takes the number. A store that failed can tell once it is open again.
             with suppress(CheckpointError):
                 self.is_durable()
             raise

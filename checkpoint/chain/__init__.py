@@ -1,10 +1,9 @@
 """Chains: state as run files and manifests at a location that every machine reaches.
 
 A location holds ``space.json``, which founds the space; ``run/<uuid>.parquet``, one private file for each saved shard
-(``run/<uuid>.division`` where a rescale says which others a shard is made of);
-and ``manifest/<epoch>.json``, published with put-if-absent, which names the run files that count. A driver opens a
-``Chain``, begins an epoch, lets every shard save a run, and publishes; ``chain.collect()`` removes what no kept epoch
-needs.
+(or ``run/<uuid>.division``, in which a rescale says which others a shard is made of); and ``manifest/<epoch>.json``,
+published with put-if-absent, which names the run files that count. A driver opens a ``Chain``, begins an epoch, lets
+every shard save a run, and publishes. ``chain.collect()`` removes what no kept epoch needs.
 
 >>> from checkpoint import CheckpointKind, Run
 >>> from checkpoint.chain import Chain, SourcePosition, location_at, save_run

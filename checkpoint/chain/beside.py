@@ -1,4 +1,4 @@
-"""Images made, and garbage collected, in a process of its own at the lowest priority: nothing here waits for it."""
+"""Images made, and garbage collected, in a separate process at the lowest priority: nothing here waits for it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
     """Do what ``write_image`` does in another process, and wait for it.
 
     Args:
-        plan: the plan of the operator; its location a folder or an fsspec URL, or the work is done in this process.
+        plan: the plan of the operator; unless its location is a folder or an fsspec URL, the work is done in this
+            process.
         shard: the number of the shard.
 
     Raises:
-        CheckpointError: the process failed; what it said last follows.
+        CheckpointError: the process failed; its last line of output follows.
 
     Time: O(state). Dirties: the cache, and one new file of the location.
     """
     order = _order(plan, shard)
     if order is None:
         return write_image(plan, shard)
-    # What says how to reach the location may be secret: it goes through a pipe, not into the list of processes.
+    # How to reach the location may be secret, so it goes through a pipe, not into the process list.
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(command, input=order, capture_output=True, check=False, env=_environment())
     if done.returncode:
@@ -43,9 +44,9 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
 
 
 def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -> bool:
-    """Begin to do what ``Chain.collect`` does in another process, which nobody waits for, and tell whether it began.
+    """Start what ``Chain.collect`` does in another process, which nobody waits for, and return whether it started.
 
-    What fails, be it the start of the process, is tried again by the next collection.
+    Whatever fails, even the start of the process, is tried again by the next collection.
 
     Args:
         location: where the space lies: a folder or an fsspec URL with options that are plain values.
@@ -68,7 +69,7 @@ def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the other process: what was imported here is found there, too."""
+    """Return the environment of the other process, in which everything imported here is found too."""
     # A notebook may have added to the path.
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
@@ -86,14 +87,14 @@ def _order(plan: OperatorPlan, shard: int) -> bytes | None:
 
 
 def _encoded(location: Location, values: dict[str, Any]) -> bytes | None:
-    """Return what another process is to do; None where it could not reach the location."""
-    # The memory of this process is nowhere else.
+    """Return what another process is to do; None if it could not reach the location."""
+    # The memory of this process cannot be reached from elsewhere.
     if not isinstance(location, LocalLocation | RemoteLocation) or location.url.startswith("memory://"):
         return None
     options = location.options if isinstance(location, RemoteLocation) else {}
     try:
         return orjson.dumps({"url": location.url, "options": options, **values})
-    except TypeError:  # An option is an object, which only this process has.
+    except TypeError:  # An option is an object that only this process has.
         return None
 
 

@@ -1,7 +1,7 @@
 """Local caches: a SQLite store on the machine of a task, brought to an epoch by folding in the runs that it lacks.
 
-A cache is trusted as far as its checkpoints, by epoch and digest, are a beginning of the lineage of its shard. The
-lineage begins with a full run, so that nothing a cache holds can come from anywhere else; all others are dropped.
+A cache is trusted if its checkpoints, by epoch and digest, are a prefix of the lineage of its shard. The lineage begins
+with a full run, so nothing a cache holds can come from anywhere else. All other caches are dropped.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from checkpoint.run import Page
 from checkpoint.store import CheckpointStore
 
 _PATIENCE_SECONDS = {True: 30.0, None: 0.1, False: 0.0}
-"""For how long to wait for a cache whose owner says that it is closed soon, for one of which nothing is said, as in the
-moment between two owners, and for any other one."""
+"""How long to wait for a cache whose owner says that it will soon be closed, for one of which nothing is said, as in
+the moment between two owners, and for any other."""
 
 _POLL_SECONDS = 0.002
 
 _DAMAGE = (CorruptStoreError, StoreFailedError, RunRefusedError)
-"""What a damaged cache raises. The rows of a run are checked before they are folded in: a cache that refuses them holds
-some of them already, and has lost the record that would say so."""
+"""What a damaged cache raises. The rows of a run are checked before they are folded in: a cache that refuses them
+already holds some of them, and has lost the record that would say so."""
 
 
 def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
@@ -53,15 +53,15 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
         shard: the number of the shard.
 
     Raises:
-        CorruptStoreError: a run file is missing or damaged, or the cache was: that is removed then.
-        CheckpointError: the location or the folder of the caches cannot be used.
+        CorruptStoreError: a run file is missing or damaged, or the cache was damaged and is now removed.
+        CheckpointError: the location or the cache folder cannot be used.
 
     Time: O(state); the memory used is that of the file. Dirties: the cache, and one new file of the location.
     """
     lineage = plan.lineages[shard]
     with open_cache(plan, shard) as store:
         reader = store.reader()
-        # The image has a digest of its own: what has become of a row in the cache would be the truth for all machines.
+        # The image has a digest of its own: a damaged row in the cache would become the truth for all machines.
         reader.check_rows()
         pages = _reserving(reader.image_pages(), store.next_object_id() - 1)
         written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
@@ -69,9 +69,9 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
 
 
 def _reserving(pages: Iterator[Page], last: int) -> Iterator[Page]:
-    """Yield the pages of an image, and a row that keeps the ids up to the last one from being given again.
+    """Yield the pages of an image, and a row that keeps the ids up to the last one from being reused.
 
-    Caches that stand for the image still hold what objects that are gone have left: rows of a new one would lie on top.
+    Caches that stand for the image still hold what deleted objects have left: rows of a new one would lie on top.
     """
     greatest = 0
     for place, rows in pages:
@@ -83,22 +83,22 @@ def _reserving(pages: Iterator[Page], last: int) -> Iterator[Page]:
 
 @contextmanager
 def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()) -> Iterator[CheckpointStore]:
-    """Open the cache of one shard on this machine, standing at the end of its lineage.
+    """Open the cache of one shard on this machine, brought to the end of its lineage.
 
-    Where another task has the cache open, or it is newer than what is asked for, a private one serves in its place. One
-    that is closed soon is waited for. Where one is ahead by a run that was not accepted, this is dropped: it was folded
-    in before that was known.
+    If another task has the cache open, or it is newer than what is asked for, a private one is used instead. A cache
+    that will soon be closed is waited for. If a cache is ahead by a run that was not accepted, that run is dropped: it
+    was folded in before that was known.
 
     Args:
         plan: the plan of the operator.
         shard: the number of the shard.
-        later: runs that follow the lineage, and that are to be folded in one by one: a cache that has some of them
-            serves too, as long as it still reads the states before and after each of these.
+        later: runs that follow the lineage and are to be folded in one by one: a cache that has some of them will do
+            too, as long as it can still read the states before and after each of these.
 
     Raises:
         CorruptStoreError: a run file is missing or damaged.
         UnknownCheckpointError: the epoch was collected since the plan was made.
-        CheckpointError: the location or the folder of the caches cannot be used.
+        CheckpointError: the location or the cache folder cannot be used.
 
     Time: O(rows of the runs that the cache lacks). Dirties: the cache, never the location.
     """
@@ -118,7 +118,7 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
 
 @contextmanager
 def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
-    """Remove a cache that turns out to be damaged: all that it holds lies at the location, too."""
+    """Remove a cache that turns out to be damaged: all that it holds is also at the location."""
     try:
         yield
     except _DAMAGE as error:
@@ -131,7 +131,7 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Tell whether a cache, which is closed, is no more what was folded into it. Time: O(state)."""
+    """Return whether a closed cache no longer holds what was folded into it. Time: O(state)."""
     try:
         with CheckpointStore(path, read_only=True) as store:
             store.verify()
@@ -149,7 +149,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
         except StoreLockedError:
             continue
         except CheckpointError:
-            # Whatever it is, a store of this version it is not: all that a cache holds lies at the location, too.
+            # Whatever it is, it is not a store of this version: all that a cache holds is also at the location.
             remove(path)
             continue
         try:
@@ -173,13 +173,13 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
 
 
 def _opened(path: Path) -> CheckpointStore:
-    """Open a cache; one that another task is about to close as soon as that is done."""
+    """Open a cache; if another task is about to close it, as soon as that is done."""
     begun: dict[bool | None, float] = {}
     while True:
         try:
             return CheckpointStore(path, durability="normal")
         except InheritedStoreError:
-            raise  # It stays so, whatever is said of it.
+            raise  # That will not change, whatever is said of it.
         except StoreLockedError:
             said, now = is_closing(path), time.monotonic()
             if now - begun.setdefault(said, now) >= _PATIENCE_SECONDS[said]:
@@ -194,14 +194,14 @@ def _drop_what_was_not_accepted(store: CheckpointStore, plan: OperatorPlan, line
         epoch = have[-1][0]
         is_told = plan.makes_epoch or epoch < plan.epoch
         if not is_told and plan.location.modified(file_name(MANIFESTS, epoch)) is not None:
-            return  # Who reads an older epoch than this one leaves the cache to those who need it.
-        with suppress(UnknownCheckpointError):  # Its rows were merged: the cache is no use.
+            return  # A reader of an older epoch than this one leaves the cache to those who need it.
+        with suppress(UnknownCheckpointError):  # Its rows were merged: the cache is of no use.
             store.truncate_after(store.checkpoints()[-2].number)
 
 
 def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
     sweep(Path(plan.cache) if plan.cache else cache_root())
-    # A new name each time: whoever still holds a removed cache open keeps a file of his own.
+    # A new name each time: whoever still has a removed cache open keeps a separate file.
     store = CheckpointStore(folder / f"{uuid4().hex}.db", durability="normal")
     try:
         catch_up(store, plan.location, plan.lineages[shard])
@@ -214,7 +214,7 @@ def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
 
 
 def _require_kept(plan: OperatorPlan) -> None:
-    """Refuse a plan whose epoch was collected since it was made: then files of its lineages may be gone.
+    """Refuse a plan whose epoch was collected since it was made: files of its lineages may then be gone.
 
     Raises:
         UnknownCheckpointError: it was.
@@ -227,13 +227,13 @@ def _require_kept(plan: OperatorPlan) -> None:
 
 
 def _folder(plan: OperatorPlan, shard: int) -> Path:
-    # A space that was dropped and made again at the same place has another incarnation, and so other caches.
+    # A space that was dropped and recreated at the same place has another incarnation, and so other caches.
     root = Path(plan.cache) if plan.cache else cache_root()
     return made(root / plan.incarnation / f"{folder_name(plan.operator)}-{shard}")
 
 
 def is_private(store: CheckpointStore) -> bool:
-    """Tell whether a cache is gone once it is closed, because another task has the one that stays."""
+    """Return whether a cache is removed once it is closed, because another task has the one that stays."""
     return Path(store.path).parent.name.startswith(PRIVATE)
 
 
@@ -242,14 +242,14 @@ def _caches(folder: Path) -> list[Path]:
 
 
 def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
-    """Tell whether a cache only holds more than was asked for, as when an older epoch is read."""
+    """Return whether a cache merely holds more than was asked for, as when an older epoch is read."""
     wanted = runs_seen_at(lineage)
     begins_later = bool(wanted) and any(entry[0] > wanted[-1][0] for entry in runs_seen(store)[:1])
     return begins_later or wanted in (runs_seen(store)[: len(wanted)], records(store)[: len(wanted)])
 
 
 def _has_just(store: CheckpointStore, lineage: Lineage, later: Sequence[AcceptedRun]) -> bool:
-    """Tell whether a cache has a lineage and the first of some later runs, and still reads the state between."""
+    """Return whether a cache has a lineage and the first of some later runs, and can still read the state between."""
     wanted, following = runs_seen_at(lineage), runs_seen_at(later)
     for have in (runs_seen(store), records(store)) if later else ():
         beyond = have[len(wanted) :]

@@ -1,4 +1,4 @@
-"""A chain: a space at a location, its manifests one after the other, and the right to publish the next one."""
+"""A chain: a space at a location, its sequence of manifests, and the right to publish the next one."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError, Fence
 from checkpoint.run import CheckpointKind
 
 _MOST_OVERTAKEN = 8
-"""So many times a collection begins anew that others have overtaken."""
+"""How many times a collection starts over because others have overtaken it."""
 
 CARRY_AFTER = 64
-"""After so many epochs in which a shard has had few runs its lineage begins anew with these."""
+"""After how many epochs the lineage of a shard that has had few runs starts over with these."""
 
 
 class Chain:
@@ -87,7 +87,7 @@ class Chain:
 
     @classmethod
     def is_at(cls, location: Location) -> bool:
-        """Tell whether there is a space at a location.
+        """Return whether there is a space at a location.
 
         Raises:
             CheckpointError: the location cannot be read.
@@ -96,18 +96,18 @@ class Chain:
 
     @classmethod
     def open_or_create(cls, location: Location, shards: int) -> Self:
-        """Open a space for publishing, and found it where there is none.
+        """Open a space for publishing, founding it if there is none.
 
         Args:
             location: where it lies.
             shards: the number of shards, 1 to 256.
 
         Raises:
-            CheckpointError: the location cannot be used, or holds a space with another number of shards, or what is
-                left of one, or lies in the folder of another one.
+            CheckpointError: the location cannot be used, holds a space with another number of shards or the remains of
+                a space, or lies in the folder of another space.
             CorruptStoreError: a file of the space is damaged.
 
-        Dirties: ``space.json``, where it is absent.
+        Dirties: ``space.json``, if it is absent.
         """
         if type(shards) is not int or not 1 <= shards <= 256:
             raise CheckpointError(
@@ -118,7 +118,7 @@ class Chain:
             require_nothing(location)
         location.require_exclusive_create()
         if is_new:
-            # Of two drivers that found the space at once one does; both then open what is there.
+            # If two drivers try to found the space at once, one of them does; both then open what is there.
             SpaceFile(str(uuid4()), shards).found_at(location)
         chain = cls.open(location)
         if chain.shards != shards:
@@ -148,12 +148,12 @@ class Chain:
 
     @property
     def epoch(self) -> int:
-        """The newest published epoch that this chain knows, 0 where there is none."""
+        """The newest published epoch that this chain knows, 0 if there is none."""
         return self._epoch
 
     @property
     def first_epoch(self) -> int:
-        """The oldest epoch that was not collected, as far as this chain knows; 1 before the first."""
+        """The oldest epoch that has not been collected, as far as this chain knows; 1 before the first."""
         return self._floor
 
     @property
@@ -162,17 +162,17 @@ class Chain:
         return self.manifest(self._epoch) if self._epoch else None
 
     def newest_view(self) -> Chain:
-        """Return a chain that knows the newest epochs of what is there now, for reading beside this one.
+        """Return a chain that knows the newest epochs now at the location, for reading alongside this one.
 
-        A driver publishes what follows the epochs that it has seen itself; whoever shows its state, in another thread
-        even, must not make it see more. A reader has no such place: where the space was replaced, by an older copy say,
-        it reads what is there, and nothing that is known of the other one.
+        A driver publishes what follows the epochs that it has seen itself; whoever shows its state, even in another
+        thread, must not make it see more. A reader has no such position to keep: if the space was replaced, say by an
+        older copy, it reads what is there, and uses nothing that is known of the other one.
 
         Raises:
             CheckpointError: the location cannot be read, or holds no space any more.
             CorruptStoreError: a file of the space is damaged.
         """
-        known = dict(self._manifests)  # Before the look, and whole: another thread may add to it.
+        known = dict(self._manifests)  # Copied before the look, and whole: another thread may add to it.
         chain = Chain.open(self.location)
         last = max(known, default=0)
         if chain.incarnation == self.incarnation and chain.first_epoch <= last <= chain.epoch:
@@ -182,10 +182,10 @@ class Chain:
         return chain
 
     def refresh(self) -> None:
-        """Look for epochs that others have published: a driver does so before its first, and never after.
+        """Look for epochs that others have published: a driver does so before its first epoch, and never after.
 
         Raises:
-            FencedError: the space was replaced under this chain, which stays as it was.
+            FencedError: the space was replaced underneath this chain, which stays as it was.
             CheckpointError: the location cannot be read.
             CorruptStoreError: a file of the space is damaged.
         """
@@ -193,13 +193,14 @@ class Chain:
         self._require_own(last)
         self._look()
         if last < self._floor:
-            self._manifests.clear()  # Nothing tells any more whether they are those that led to what is there.
+            self._manifests.clear()  # There is no longer any way to tell whether they led to what is there.
 
     def _stored_floor(self) -> int:
         return max(epochs_in(self.location, FLOORS), default=1)
 
     def _look(self) -> None:
-        # The floor is read first: if it rises in between, the manifests below it are missed as those of gone epochs.
+        # The floor is read first: if it rises in between, manifests missing below it count as those of collected
+        # epochs.
         self._floor = self._stored_floor()
         self._epoch = max(epochs_in(self.location, MANIFESTS), default=0)
 
@@ -215,11 +216,11 @@ class Chain:
         return self.manifest_for(epoch, epoch)
 
     def manifest_for(self, epoch: int, wanted: int) -> Manifest:
-        """Return the manifest of an epoch that may be below the first kept one, as the lineages of a later one need it.
+        """Return the manifest of an epoch that lineages of a later one need; it may be below the first kept epoch.
 
         Args:
             epoch: the epoch.
-            wanted: the epoch whose lineages need it: the one that is named where it was collected.
+            wanted: the epoch whose lineages need it, which the error names if it was collected.
 
         Raises: as ``manifest``.
         """
@@ -239,7 +240,7 @@ class Chain:
     def lineage(self, operator: str, shard: int, epoch: int | None = None) -> Lineage:
         """Return the runs that make up a shard at an epoch, the newest by default: a full one, then the others.
 
-        A shard that there was not yet, or no more, has none.
+        A shard that did not exist yet, or no longer exists, has none.
 
         Raises: as ``manifest``.
         """
@@ -248,13 +249,13 @@ class Chain:
         begin = begins[shard] if shard < len(begins) else 0
         if not begin:
             return ()
-        # What a lineage starts from holds what the epoch that it begins with has written, too.
+        # The runs that a lineage starts from also hold what the epoch that it begins with has written.
         starts = self.manifest(at).starts(operator, shard)
         steps = range(begin + 1 if starts else begin, at + 1)
         return (*starts, *(run for step in steps for run in self.manifest_for(step, at).runs_of(operator, shard)))
 
     def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
-        """Return the runs that the epochs from one to another, both included, have written of a shard, oldest first.
+        """Return the runs of a shard that the epochs from ``first`` to ``last`` (inclusive) have written, oldest first.
 
         Raises: as ``manifest``.
         """
@@ -264,7 +265,7 @@ class Chain:
     def operator_plan(
         self, operator: str, epoch: int | None = None, full_after: int = FULL_AFTER, cache: str | None = None
     ) -> OperatorPlan:
-        """Return the plan to open any shard of an operator as of an epoch, the newest by default.
+        """Return the plan for opening any shard of an operator as of an epoch, the newest by default.
 
         The ``epoch`` of the plan is the one that work on it leads to: one more than the epoch that it opens.
 
@@ -283,7 +284,7 @@ class Chain:
     def begin(
         self, source: SourcePosition, operators: Sequence[str], full_after: int = FULL_AFTER, cache: str | None = None
     ) -> EpochPlan | None:
-        """Return the plan of the next epoch, or None where its micro-batch is committed already.
+        """Return the plan of the next epoch, or None if its micro-batch is already committed.
 
         Args:
             source: the micro-batch.
@@ -293,8 +294,8 @@ class Chain:
 
         Raises:
             CheckpointError: the space is a copy of only some objects of another one; or micro-batches between the last
-                committed one and this one are missing from the space, or this one was committed with other rows, or
-                follows one that was, or is no whole number.
+                committed one and this one are missing from the space; or this one was committed with other rows, or
+                follows one that was; or its number is not a whole number.
         """
         if type(source.batch) is not int or source.batch < 0:
             raise CheckpointError(
@@ -321,10 +322,11 @@ class Chain:
         return EpochPlan(base, source, plans)
 
     def require_committed(self, source: SourcePosition) -> None:
-        """Make sure that the space holds a micro-batch that its query takes for done, and so never gives again.
+        """Make sure that the space holds a micro-batch that its query considers done, and so never delivers again.
 
         Raises:
-            CheckpointError: it holds none of the query, or older ones alone, as where an older copy was put back.
+            CheckpointError: it holds none of the query, or only older ones, for example because an older copy was put
+                back.
         """
         last = self.newest.committed.get(source.query) if self.newest else None
         if last is None or last < source.batch:
@@ -346,13 +348,13 @@ class Chain:
 
     @contextmanager
     def working(self, plan: EpochPlan) -> Iterator[None]:
-        """Let work on an epoch that fails because the space was replaced under it say so: its files were gone.
+        """Make work on an epoch that fails because the space was replaced underneath it say so: its files were gone.
 
         Args:
             plan: the plan that the operators work with.
 
         Raises:
-            FencedError: the work failed, and the space was replaced under this chain; nothing was published.
+            FencedError: the work failed, and the space was replaced underneath this chain; nothing was published.
         """
         try:
             yield
@@ -362,7 +364,7 @@ class Chain:
             except FencedError as fenced:
                 raise fenced from error
             except CheckpointError:
-                pass  # What failed first says more than that this look fails, too.
+                pass  # The first failure says more than the failure of this look does.
             raise
 
     def publish(
@@ -372,20 +374,20 @@ class Chain:
         metrics: Mapping[str, float] | None = None,
         images: Sequence[AcceptedRun] = (),
     ) -> Manifest:
-        """Commit an epoch: the one step after which it has happened.
+        """Commit an epoch: the single step that makes it happen.
 
         Args:
             plan: the plan that the operators worked with.
-            saved: for each operator of the plan the messages of its shards.
-            metrics: figures about the epoch; those of the messages are summed and join them.
-            images: what ``write_image`` has made of shards at earlier epochs: their state starts from these from now
-                on. One that fits the history of its shard no more, or whose file is gone, is passed over: each costs a
-                look, since it may have waited for longer than the grace period of a collection.
+            saved: for each operator of the plan, the messages of its shards.
+            metrics: figures about the epoch; those of the messages are summed and added to them.
+            images: images that ``write_image`` made of shards at earlier epochs: from now on, their state starts from
+                these. An image that no longer fits the history of its shard, or whose file is gone, is skipped. Each
+                costs a look at its file, since it may have waited for longer than the grace period of a collection.
 
         Raises:
-            CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or
-                its first run is no full one, or a file that was saved is gone; nothing is published.
-            FencedError: another driver has published this epoch, or the space was replaced under this one.
+            CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or its
+                first run is not a full one, or a saved file is gone; nothing is published.
+            FencedError: another driver has published this epoch, or the space was replaced underneath this one.
 
         Dirties: one new manifest.
         """
@@ -397,18 +399,18 @@ class Chain:
     def publish_rescaled(
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], shards: int, metrics: Mapping[str, float]
     ) -> Manifest:
-        """Commit an epoch in which every operator has another number of shards, each begun anew.
+        """Commit an epoch in which every operator has a different number of shards, each starting afresh.
 
         Args:
             plan: the plan of the epoch, with all operators of the space; its source is the one committed last.
-            saved: for each operator the messages of its new shards.
+            saved: for each operator, the messages of its new shards.
             shards: the new number of shards.
             metrics: figures about the epoch.
 
         Raises:
-            CheckpointError: an operator or shard has no message, or a run is no image or division, or its file is
-                gone; nothing changes.
-            FencedError: another driver has published this epoch, or the space was replaced under this one.
+            CheckpointError: an operator or shard has no message, or a run is neither an image nor a division, or its
+                file is gone; nothing changes.
+            FencedError: another driver has published this epoch, or the space was replaced underneath this one.
 
         Dirties: one new manifest.
         """
@@ -448,7 +450,7 @@ class Chain:
         return manifest
 
     def _require_first_full(self, message: ShardSaved, base: int, shards: int) -> None:
-        """Refuse a first run of a shard that is no full one.
+        """Refuse a first run of a shard that is not a full one.
 
         Raises:
             CheckpointError: it is so.
@@ -463,7 +465,7 @@ class Chain:
             )
 
     def _fits(self, image: AcceptedRun, base: int) -> bool:
-        """Tell whether an image takes the place of the first runs that make up its shard at an epoch."""
+        """Return whether an image can replace the first runs that make up its shard at an epoch."""
         lineage = self.lineage(image.operator, image.shard, base) if image.shard < self.shards else ()
         until = [run for run in lineage if run.epoch <= image.epoch]
         is_worth_it = len(until) > 1 or any(run.is_division for run in until)
@@ -475,12 +477,12 @@ class Chain:
     def collect(
         self, grace_seconds: float = 86_400, keep_epochs: int = 16, keep_files: Iterable[str] = ()
     ) -> Collected:
-        """Remove the run files and manifests that the newest epochs do not need, and run files that nobody published.
+        """Remove run files and manifests that the newest epochs do not need, and run files that nobody published.
 
-        It may be interrupted anywhere, done twice, and done while others read or publish. A run file that is named by
-        no manifest may belong to an epoch under way: so the grace period must be longer than any epoch takes, plus what
-        the clocks of this machine and of the location differ by. An image that waits to be named for longer than that
-        may go, and is passed over then.
+        A collection may be interrupted anywhere, repeated, and run while others read or publish. A run file that no
+        manifest names may belong to an epoch under way, so the grace period must be longer than any epoch takes, plus
+        the difference between the clocks of this machine and of the location. An image that waits for longer than that
+        to be named may be removed, and is then skipped.
 
         Args:
             grace_seconds: how old a run file must be to be removed.
@@ -491,11 +493,11 @@ class Chain:
             what was removed.
 
         Raises:
-            CorruptStoreError: a manifest or run file that a kept epoch needs is missing, or a manifest damaged; nothing
-                was removed, since it may be made good from what is there.
+            CorruptStoreError: a manifest or run file that a kept epoch needs is missing, or a manifest is damaged;
+                nothing was removed, since what is there may help to repair it.
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
 
-        Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the files that go.
+        Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the removed files.
         """
         is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int
         if not is_number or keep_epochs < 1 or not grace_seconds >= 0:
@@ -512,15 +514,16 @@ class Chain:
             try:
                 return self._collect(floor, listed, spared, grace_seconds)
             except (UnknownCheckpointError, CorruptStoreError):
-                # What another collection has removed meanwhile is no damage: its floor tells, which is there first.
+                # What another collection has removed meanwhile is not damage: its floor, which is written first, shows
+                # that.
                 if overtaken == _MOST_OVERTAKEN or self._stored_floor() <= floor:
                     raise
             overtaken += 1
 
     def _collect(self, floor: int, listed: set[str], spared: set[str], grace_seconds: float) -> Collected:
-        """Raise the floor to an epoch, and remove those of the listed files, and manifests, that it leaves unneeded.
+        """Raise the floor to an epoch, and remove the listed files and the manifests that are then not needed.
 
-        Raises: as ``collect``; and UnknownCheckpointError where another collection has raised the floor further.
+        Raises: as ``collect``; and UnknownCheckpointError if another collection has raised the floor further.
         """
         if floor > max(self._epoch, 1):
             raise self._laid_over(floor)
@@ -543,7 +546,7 @@ class Chain:
         )
 
     def _named_since(self) -> dict[str, AcceptedRun]:
-        """Return the run files that epochs need which others have published since the last look for epochs."""
+        """Return the run files needed by epochs that others have published since the last look for epochs."""
         known = self._epoch
         self.refresh()
         return needed_runs(self.location, [self.manifest(epoch) for epoch in range(known + 1, self._epoch + 1)])
@@ -559,7 +562,7 @@ class Chain:
             )
 
     def _left_behind(self) -> CheckpointError:
-        """Return the error of a chain none of whose epochs is kept."""
+        """Return the error for a chain none of whose epochs is kept."""
         if max(epochs_in(self.location, MANIFESTS), default=0) < self._floor:
             return self._laid_over(self._floor)
         return UnknownCheckpointError(
@@ -574,10 +577,10 @@ class Chain:
         )
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
-        """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""
+        """Refuse a micro-batch that comes again with other rows, or whose rows are no longer known."""
         known = self._epoch_of_batch(source)
         if known is None and source.offsets and source.batch < last:
-            # Spark gives but its last micro-batch again.
+            # Spark repeats only its last micro-batch.
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch} again, whose epoch"
                 f" is not kept any more (the last one committed here is {last}), so that nothing tells whether its rows"
@@ -592,7 +595,7 @@ class Chain:
             )
 
     def _require_same_history(self, source: SourcePosition, last: int) -> None:
-        """Refuse a micro-batch that follows another one than the space: after going back numbers are given again."""
+        """Refuse a micro-batch that follows another one than the space holds: after going back, numbers are reused."""
         known = self._epoch_of_batch(SourcePosition(source.query, last)) if source.before else None
         if known is not None and known.source.offsets not in ("", source.before):
             raise CheckpointError(
@@ -603,7 +606,7 @@ class Chain:
             )
 
     def _epoch_of_batch(self, source: SourcePosition) -> Manifest | None:
-        """Return the newest epoch that is kept of a micro-batch, as a rule the newest of all."""
+        """Return the newest kept epoch of a micro-batch, usually the newest of all."""
         if self.newest is not None and self.newest.source == source:
             return self.newest
         self._floor = max(self._floor, self._stored_floor())
@@ -643,7 +646,7 @@ class Chain:
     ) -> tuple[dict[str, list[int]], dict[tuple[str, int], Lineage]]:
         """Return the epoch that the lineage of each shard begins with, and the runs that come before that.
 
-        Of shards that are new, because there are more or fewer, nothing before their first image counts.
+        If the shards are new, because there are more or fewer, nothing before their first image counts.
         """
         is_same = before is not None and before.shards == shards
         known = before.lineage if before else {}
@@ -665,9 +668,10 @@ class Chain:
         return begins, starts
 
     def _carry(self, base: int, begins: dict[str, list[int]], starts: dict[tuple[str, int], Lineage]) -> None:
-        """Let the lineages of shards that change seldom begin anew, with the few runs that they have.
+        """Make the lineages of shards that seldom change start over with the few runs that they have.
 
-        Else every plan would go through all epochs since the last image, and none of their manifests could be removed.
+        Otherwise every plan would go through all epochs since the last image, and none of their manifests could be
+        removed.
         """
         for operator, old in begins.items():
             for shard, begin in enumerate(old):
@@ -678,11 +682,11 @@ class Chain:
 
     def _create(self, manifest: Manifest) -> bool:
         name = file_name(MANIFESTS, manifest.epoch)
-        # What is replaced between this look and the put is not noticed: a put knows no conditions on other files.
+        # A replacement between this look and the put is not noticed: a put cannot depend on other files.
         self._require_own(manifest.base)
         if lost := self.location.lost(run.file for run in manifest.runs):
             if max(epochs_in(self.location, MANIFESTS), default=0) >= manifest.epoch:
-                return False  # They are garbage since another driver has published.
+                return False  # They are garbage because another driver has published.
             raise CheckpointError(
                 f"space at {self.location.url}: {lost[0]}, which was saved for epoch {manifest.epoch}, is gone: it was"
                 " taken for garbage, as where the grace period is shorter than the epoch took, or a clock was put right"
@@ -691,20 +695,20 @@ class Chain:
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
-        # floor rises before any manifest goes.
+        # floor rises before any manifest is removed.
         if manifest.epoch >= self._stored_floor():
             return True
         self.location.delete(name)
         return False
 
     def _require_own(self, base: int) -> None:
-        """Refuse to go on where the space is not the one any more whose epochs this chain knows.
+        """Refuse to go on if the space is no longer the one whose epochs this chain knows.
 
         Args:
-            base: the epoch whose manifest, which is known, must be there as well; 0 for none.
+            base: the epoch whose manifest, known to this chain, must be there as well; 0 for none.
 
         Raises:
-            FencedError: it was removed, made anew, or replaced by an older copy or a fork; nothing was published.
+            FencedError: it was removed, recreated, or replaced by an older copy or a fork; nothing was published.
         """
         founding, file = self.location.read(SPACE_FILE), file_name(MANIFESTS, base)
         found = founding and unseal(founding, f"{SPACE_FILE} of {self.location.url}").get("incarnation")
@@ -745,7 +749,7 @@ class Chain:
         return manifest
 
     def _forget_old(self) -> None:
-        # A driver that runs for years keeps in memory what its lineages need, and reads older manifests again if asked.
+        # A driver that runs for years keeps in memory what its lineages need, and rereads older manifests on demand.
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]

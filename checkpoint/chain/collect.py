@@ -1,8 +1,8 @@
-"""Garbage collection of a chain: what no kept epoch needs goes, and so does what nobody ever published.
+"""Garbage collection of a chain: it removes what no kept epoch needs, and what nobody ever published.
 
-The first epoch that can be read is told by a file ``floor/<epoch>.json``, which is there before anything is removed.
-So whoever opens the chain meanwhile, or after an interruption anywhere, sees either an epoch with all that it needs or
-one that is said to be gone; collecting again finishes the work.
+A file ``floor/<epoch>.json``, written before anything is removed, names the first epoch that can be read. So whoever
+opens the chain meanwhile, or after an interruption anywhere, sees either an epoch with all that it needs or one that is
+marked as gone; collecting again finishes the work.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FLOORS = "floor"
 MANIFESTS = "manifest"
 RUNS = "run"
 HANDOVER = "handover"
-"""Where pipelines keep what their tasks hand on; the files themselves are theirs."""
+"""Where pipelines keep what their tasks hand over; the files themselves belong to the pipelines."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a garbage collection has done.
+    """The result of a garbage collection.
 
     Args:
         first_epoch: the oldest epoch that can be read from now on.
@@ -55,9 +55,9 @@ def epochs_in(location: Location, folder: str) -> list[int]:
 
 
 def raise_floor(location: Location, epoch: int, incarnation: str) -> None:
-    """Say that the epochs before this one can be read no more.
+    """Mark the epochs before this one as no longer readable.
 
-    Dirties: one new file, unless it is there; the files of lower floors go.
+    Dirties: one new file, unless it is there; the files of lower floors are removed.
     """
     # Two collectors may raise the floor at once; the highest counts, so the order does not matter.
     body = {"incarnation": incarnation, "epoch": epoch, "format": 1}
@@ -68,12 +68,12 @@ def raise_floor(location: Location, epoch: int, incarnation: str) -> None:
 
 
 def needed_runs(location: Location, kept: Sequence[Manifest], older: Iterable[Manifest] = ()) -> dict[str, AcceptedRun]:
-    """Return the run files that some epochs need, by their names.
+    """Return the run files that some epochs need, by name.
 
     Args:
         location: where they lie.
         kept: the manifests of these epochs, oldest first.
-        older: those before that the lineages of the first one begin in.
+        older: the manifests of earlier epochs, in which the lineages of the first one begin.
 
     Raises:
         CorruptStoreError: a division that they name is missing or damaged.
@@ -86,18 +86,18 @@ def needed_runs(location: Location, kept: Sequence[Manifest], older: Iterable[Ma
 def require_there(
     location: Location, needed: Mapping[str, AcceptedRun], listed: Collection[str], kept: Sequence[Manifest]
 ) -> None:
-    """Refuse to remove anything while a file that kept epochs need is gone: what would go may make it good.
+    """Refuse to remove anything while a file that kept epochs need is gone: what would be removed may help restore it.
 
     Args:
         location: where they lie.
-        needed: the run files that the kept epochs need, by their names.
+        needed: the run files that the kept epochs need, by name.
         listed: the names of the files that a listing has found; each of the others is looked at.
         kept: the manifests of these epochs, oldest first.
 
     Raises:
         CorruptStoreError: it is so.
 
-    Time: O(needed), and a look at each file that has come since the listing.
+    Time: O(needed), and a look at each file that was added since the listing.
     """
     gone = (run for name, run in needed.items() if name not in listed and location.modified(name) is None)
     if lost := next(gone, None):
@@ -116,7 +116,7 @@ def first_needed(floor: Manifest) -> int:
 
 
 def published_at(location: Location, epoch: int) -> float:
-    """Return when an epoch was published, by the clock of the location; 0 where that is not known."""
+    """Return when an epoch was published, by the clock of the location; 0 if that is not known."""
     return location.modified(file_name(MANIFESTS, epoch)) or 0
 
 
@@ -128,9 +128,9 @@ def remove_runs(
     published: float = 0,
     named_since: Callable[[], Collection[str]] = frozenset,
 ) -> int:
-    """Remove the run files that are not needed and older than the grace period, and return how many these were.
+    """Remove the run files that are not needed and older than the grace period, and return how many there were.
 
-    What is no file stays where it is.
+    Anything that is not a file stays where it is.
 
     Args:
         location: where they lie.
@@ -138,7 +138,7 @@ def remove_runs(
         needed: those that stay.
         grace_seconds: the grace period.
         published: when the newest epoch was published, by the clock of the location.
-        named_since: returns those that stay as well, once all files have been looked at, where any is to go.
+        named_since: returns more files that stay; called once all files have been looked at, if any is to be removed.
 
     Dirties: these files.
     """
@@ -150,7 +150,7 @@ def remove_runs(
 
 
 def remove_leftovers(location: Location, grace_seconds: float, published: float = 0) -> int:
-    """Remove the temporary files that processes which died have left, and return how many these were.
+    """Remove the temporary files left by processes that died, and return how many there were.
 
     Dirties: these files.
     """
@@ -159,7 +159,7 @@ def remove_leftovers(location: Location, grace_seconds: float, published: float 
 
 
 def remove_manifests(location: Location, first: int) -> int:
-    """Remove the manifests before an epoch, oldest first, and return how many these were.
+    """Remove the manifests before an epoch, oldest first, and return how many there were.
 
     Dirties: these files.
     """
@@ -168,14 +168,14 @@ def remove_manifests(location: Location, first: int) -> int:
 
 def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
     begin = floor.lineage[run.operator][run.shard]
-    # What a lineage starts from holds what the epoch that it begins with has written, too.
+    # The runs that a lineage starts from also hold what the epoch that it begins with has written.
     return 0 < begin <= run.epoch and not (begin == run.epoch and floor.starts(run.operator, run.shard))
 
 
 def _old(location: Location, names: Iterable[str], grace_seconds: float, published: float) -> Iterator[str]:
     times = {name: modified for name in names if (modified := location.modified(name)) is not None}
-    # The clock of this machine may have jumped ahead; the newest file is by no more than its age behind the clock of
-    # the location, so that a file under way is never taken for an old one.
+    # The clock of this machine may have jumped ahead. The time of the newest file lags behind the clock of the location
+    # by no more than its age, so a file under way is never taken for an old one.
     now = min(time.time(), max([published, *times.values()]))
     return (name for name, modified in times.items() if now - modified >= grace_seconds)
 

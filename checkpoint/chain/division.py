@@ -1,8 +1,8 @@
-"""Divisions: what the manifest of a rescale names of a new shard in the place of its rows.
+"""Divisions: what the manifest of a rescale names for a new shard instead of its rows.
 
 The file of a division names the runs of the shards that the new one gets its rows from, and the rule that tells which
-are its own. Nobody has written these rows anew: who opens the shard reads them from those runs, until an image of it is
-due.
+of them are its own. These rows are not rewritten: whoever opens the shard reads them from those runs, until an image of
+it is due.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
 DIVIDER = "objectspace.operators.division"
-"""The module whose ``divide`` knows what rows mean. It stands above this package, and is looked for when needed."""
+"""The module whose ``divide`` knows what rows mean. It is a layer above this package, and imported when needed."""
 
 DIVISION_FORMAT = 1
-"""The format of the files, and of what a divider makes of them: to the last object id the same for ever."""
+"""The format of the files, and of what a divider makes of them: that stays the same forever, to the last object id."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Part:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the part that ``dataclasses.asdict`` has made a dictionary of."""
+        """Return the part from a dictionary that ``dataclasses.asdict`` has made."""
         return cls(values["shard"], tuple(map(AcceptedRun.from_dict, values["lineage"])))
 
 
@@ -51,9 +51,9 @@ class Division:
     Args:
         operator: the name of the operator.
         shard: the number of the new shard.
-        shards: how many there are from now on.
+        shards: how many shards there are from now on.
         before: how many there were.
-        parts: those of them that own any of its vnodes, with their runs.
+        parts: the former shards that own any of its vnodes, with their runs.
         rule: how the divider tells rows apart.
     """
 
@@ -74,7 +74,7 @@ class Division:
 
         Args:
             data: the bytes of the file.
-            place: how an error calls the file.
+            place: the name of the file in error messages.
 
         Raises:
             CorruptStoreError: the file is damaged.
@@ -89,7 +89,7 @@ class Division:
 
 
 def write_division(location: Location, division: Division, epoch: int) -> AcceptedRun:
-    """Write a division into a private file, and return what a manifest says of it.
+    """Write a division to a private file, and return what a manifest says of it.
 
     Args:
         location: where the chain lies.
@@ -137,7 +137,7 @@ def read_division(location: Location, accepted: AcceptedRun) -> Division:
 
 
 def with_parts(location: Location, runs: Iterable[AcceptedRun]) -> Iterator[AcceptedRun]:
-    """Yield some runs, and those that the divisions among them are made of, each once.
+    """Yield some runs and those that the divisions among them are made of, each once.
 
     Raises: as ``read_division``.
     """

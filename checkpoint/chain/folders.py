@@ -1,4 +1,4 @@
-"""Folders of a machine for files that can be made again: its caches, and what is of use for a moment only."""
+"""Folders of a machine for files that can be recreated: its caches, and what is only used for a moment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from uuid import uuid4
 from checkpoint.errors import CheckpointError
 
 KEPT_SECONDS = 7 * 86_400
-"""How long a cache is kept that nobody opens: that of a space or an operator that is gone, or of a task that died."""
+"""How long to keep a cache that nobody opens: that of a space or an operator that is gone, or of a task that died."""
 
 LONGEST_NAME = 160
-"""How many characters of the name of an operator the name of a folder has; file systems take 255 bytes."""
+"""How many characters of an operator's name go into the name of a folder; file systems take 255 bytes."""
 
 PRIVATE = "private-"
-"""How the names of folders begin that are of use to one task only, for as long as it runs."""
+"""The prefix of the names of folders that only one task uses, for as long as it runs."""
 
-# What lies beside the caches may be anybody's: only names that nobody else gives are taken for those of caches.
+# What lies beside the caches may be anybody's: only names that nobody else would choose count as names of caches.
 _SPACE_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHARD_FOLDER = re.compile(r"[A-Za-z0-9_%-]*-[0-9]+")
 _CACHE = re.compile(r"[0-9a-f]{32}\.db")
@@ -40,13 +40,13 @@ def cache_root() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder beside the caches of this machine, for files that are of no use afterwards, and remove it.
+    """Make a folder beside the caches of this machine, for files that are not needed afterwards, and remove it on exit.
 
     Raises:
         CheckpointError: it cannot be made.
     """
     root = made(cache_root())
-    # What a process that was killed has left goes as old caches do.
+    # What a killed process has left is removed as old caches are.
     sweep(root)
     with private_folder(root) as folder:
         yield folder
@@ -54,7 +54,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def private_folder(beside: Path) -> Iterator[Path]:
-    """Make a folder in another one, for files that are of use to one task only, and remove it.
+    """Make a folder in another one, for files that only one task uses, and remove it on exit.
 
     Raises:
         CheckpointError: it cannot be made.
@@ -68,8 +68,8 @@ def private_folder(beside: Path) -> Iterator[Path]:
 
 
 def folder_name(operator: str) -> str:
-    """Return a name that every file system takes, another one for each operator; a long one ends in a digest."""
-    # Half of a pair of code units is refused where an epoch is published, with an error that says so.
+    """Return a name that every file system accepts, unique to each operator; a long one ends in a digest."""
+    # Half of a surrogate pair is refused when an epoch is published, with an error that says so.
     encoded = operator.encode(errors="surrogatepass")
     plain = re.sub(rb"[^A-Za-z0-9_-]", lambda match: b"%%%02x" % ord(match[0]), encoded).decode()
     if len(plain) <= LONGEST_NAME:
@@ -78,7 +78,7 @@ def folder_name(operator: str) -> str:
 
 
 def made(folder: Path) -> Path:
-    """Return a folder of the caches, which is made where there is none.
+    """Return a cache folder, creating it if there is none.
 
     Raises:
         CheckpointError: it cannot be made.
@@ -91,7 +91,7 @@ def made(folder: Path) -> Path:
 
 
 def unusable(folder: Path, error: OSError) -> CheckpointError:
-    """Return the error of a folder of the caches that cannot be written."""
+    """Return the error for a cache folder that cannot be written."""
     return CheckpointError(
         f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
     )
@@ -99,10 +99,10 @@ def unusable(folder: Path, error: OSError) -> CheckpointError:
 
 @cache
 def sweep(root: Path) -> None:
-    """Remove what nobody has opened for long: once a process, and only what is named as caches are, where they lie."""
+    """Remove what nobody has opened for long: once per process, and only what is named and placed as caches are."""
     oldest = time.time() - KEPT_SECONDS
     for path in _swept(root):
-        # Another process sweeps, or removes what it is done with, at the same time.
+        # Another process may sweep, or remove what it is done with, at the same time.
         with suppress(OSError, CheckpointError):
             if path.stat().st_mtime < oldest:
                 remove(path)

@@ -1,11 +1,11 @@
-"""Folding runs into a store, and which runs a store was made of.
+"""Folding runs into a store, and telling which runs a store was made of.
 
-A store is trusted as far as its checkpoints, by epoch and digest, are a beginning of the lineage of its shard. The
-lineage begins with a full run, so that nothing a store holds can come from anywhere else.
+A store is trusted if its checkpoints, by epoch and digest, are a prefix of the lineage of its shard. The lineage begins
+with a full run, so nothing a store holds can come from anywhere else.
 
-A lineage may come to begin with an image of the shard that was made beside the epochs. A store that was made of the
-very runs that the image stands for stays as it is: a file beside it notes that its first checkpoints are that image.
-The same is noted of a division, whose rows are made where they are asked for.
+A lineage may later begin with an image of the shard that was made alongside the epochs. A store made of exactly the
+runs that the image stands for stays as it is: a file beside it notes that its first checkpoints are that image. The
+same is noted for a division, whose rows are made when they are asked for.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from checkpoint.run import Page, Run
 from checkpoint.store import CheckpointStore
 
 PAGED_SLOTS = 100_000
-"""A run of more item rows is folded in page by page: in memory they would take some hundred bytes each."""
+"""A run of more item rows is folded in page by page: in memory each would take some hundred bytes."""
 
 
 def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bool:
-    """Fold into a store the runs of a lineage that it lacks, and tell whether it then stands at its end.
+    """Fold into a store the runs of a lineage that it lacks, and return whether it is then at the end of the lineage.
 
     Args:
         store: a cache of the shard, of any age; or an empty store.
@@ -41,7 +41,7 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
         lineage: the runs of the shard, a full one first.
 
     Returns:
-        False where the store holds anything that the lineage does not: then it is no use, and unchanged.
+        False if the store holds anything that the lineage does not: then it is of no use, and unchanged.
 
     Raises:
         CorruptStoreError: a run file is missing or damaged.
@@ -60,7 +60,7 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
 
 
 def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]) -> None:
-    """Fold runs into a store that holds everything before them; those that it has already are passed over.
+    """Fold runs into a store that holds everything before them; those that it already has are skipped.
 
     Args:
         store: a cache of the shard.
@@ -94,18 +94,18 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
 def divided(location: Location, accepted: AcceptedRun, beside: Path) -> Iterator[Iterator[Page]]:
     """Give the rows of a shard that a division makes of others, as ``Reader.image_pages`` yields them.
 
-    They are the same on every machine, their object ids too: the runs that follow name these.
+    They are the same on every machine, including their object ids, which the runs that follow refer to.
 
     Args:
         location: where the run files lie.
         accepted: what the manifest says of the division.
-        beside: the folder that has room for as much as the shards that it is made of.
+        beside: a folder with room for as much data as the shards that it is made of.
 
     Raises:
         CorruptStoreError: a file is missing or damaged.
         CheckpointError: the location cannot be read, or the division has a newer format.
 
-    Time: O(rows of the shards that it is made of). Dirties: a folder in that one, which is gone afterwards.
+    Time: O(rows of the shards that it is made of). Dirties: a folder in ``beside``, which is gone afterwards.
     """
     division = read_division(location, accepted)
     with (
@@ -117,7 +117,7 @@ def divided(location: Location, accepted: AcceptedRun, beside: Path) -> Iterator
 
 
 def _parts(location: Location, division: Division, folder: Path) -> Generator[tuple[int, CheckpointStore]]:
-    """Yield the shards that a division is made of, one after the other: each is gone when the next one is asked for."""
+    """Yield the shards that a division is made of, one after the other: each is gone when the next is asked for."""
     for part in division.parts:
         with TemporaryDirectory(dir=folder) as own, CheckpointStore(f"{own}/part.db", durability="normal") as store:
             catch_up(store, location, part.lineage)
@@ -125,7 +125,7 @@ def _parts(location: Location, division: Division, folder: Path) -> Generator[tu
 
 
 def rows_of(location: Location, accepted: AcceptedRun) -> Run:
-    """Return the rows of an accepted run, and of a division those that it stands for.
+    """Return the rows of an accepted run, or those that a division stands for.
 
     Raises: as ``divided``, and ``read_run``.
     """
@@ -136,12 +136,12 @@ def rows_of(location: Location, accepted: AcceptedRun) -> Run:
 
 
 def fits(have: RunsSeen, lineage: Lineage) -> bool:
-    """Tell whether a store that stands for some runs can be brought to the end of a lineage."""
+    """Return whether a store that stands for some runs can be brought to the end of a lineage."""
     return have == runs_seen_at(lineage)[: len(have)] or bool(_replaced(have, lineage))
 
 
 def _replaced(have: RunsSeen, lineage: Lineage) -> RunsSeen:
-    """Return what a cache holds as the image that a lineage begins with and what follows; nothing where it differs."""
+    """Return what a cache holds, as the image that a lineage begins with and what follows; nothing if they differ."""
     if not lineage or not lineage[0].replaces:
         return []
     first, *rest = runs_seen_at(lineage)
@@ -153,7 +153,7 @@ def _replaced(have: RunsSeen, lineage: Lineage) -> RunsSeen:
 def runs_seen(store: CheckpointStore) -> RunsSeen:
     """Return the epoch and digest of each run that a store stands for."""
     have, noted = records(store), _noted_image(store)
-    # A cache that has lost its last checkpoints with the power may be older than what was noted of it.
+    # A cache that has lost its last checkpoints in a power failure may be older than what was noted of it.
     if noted is None or noted[1] not in have:
         return have
     return [noted[0], *(entry for entry in have if entry[0] > noted[0][0])]
@@ -165,7 +165,7 @@ def records(store: CheckpointStore) -> RunsSeen:
 
 
 def _note_image(store: CheckpointStore, image: AcceptedRun) -> None:
-    """Note that the checkpoints of a cache up to an epoch are together an image."""
+    """Note that the checkpoints of a cache up to an epoch together are an image."""
     last = [entry for entry in records(store) if entry[0] <= image.epoch][-1]
     path = _note_of(store)
     staged = path.with_name(f"{path.name}-{uuid4().hex}")

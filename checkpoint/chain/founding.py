@@ -12,7 +12,7 @@ from checkpoint.chain.manifest import PLAIN_FORMAT, seal, unseal
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 
 SPACE_FILE = "space.json"
-"""The name of the file that founds a space: where one is copied, it comes last."""
+"""The name of the file that founds a space: when a space is copied, it comes last."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class SpaceFile:
     """What founds a space: written once, before its first epoch.
 
     Args:
-        incarnation: the UUID of the space; a space that is dropped and made again has another one.
-        shards: the number of shards of every operator, until a manifest says another one.
+        incarnation: the UUID of the space; a space that is dropped and recreated has another one.
+        shards: the number of shards of every operator, until a manifest gives another.
         format: the version of the format.
     """
 
@@ -51,7 +51,7 @@ class SpaceFile:
 
     @staticmethod
     def is_at(location: Location) -> bool:
-        """Tell whether there is a space at a location.
+        """Return whether there is a space at a location.
 
         Raises:
             CheckpointError: the location cannot be read.
@@ -59,22 +59,22 @@ class SpaceFile:
         return location.read(SPACE_FILE) is not None
 
     def found_at(self, location: Location) -> bool:
-        """Make a space of what lies at a location; tell whether nobody else has done so.
+        """Make what lies at a location a space; return whether nobody else has done so.
 
         Raises:
             CheckpointError: the location cannot be written.
 
-        Dirties: ``space.json``, where it is absent.
+        Dirties: ``space.json``, if it is absent.
         """
         return location.create(SPACE_FILE, seal(asdict(self)))
 
 
 def require_nothing(location: Location) -> None:
-    """Refuse to found a space on what is left of another one, or inside of one: their files would be mixed up.
+    """Refuse to found a space on the remains of another one, or inside one: their files would be mixed up.
 
     Raises:
         CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile; or the folder that
-            it lies in holds a space.
+            the location lies in holds a space.
     """
     if outer := _space_around(location):
         raise CheckpointError(
@@ -91,8 +91,8 @@ def require_nothing(location: Location) -> None:
 
 
 def _space_around(location: Location) -> Location | None:
-    """Return the folder that a location lies in, where that is one of a space."""
+    """Return the folder that a location lies in, if it holds a space."""
     outer = location.parent()
-    with suppress(CheckpointError):  # Who has a right to the location need have none to what is around it.
+    with suppress(CheckpointError):  # Access to the location does not imply access to what is around it.
         return outer if outer and SpaceFile.is_at(outer) else None
     return None

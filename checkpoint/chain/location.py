@@ -20,18 +20,18 @@ from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""The remote file systems whose files lie in buckets, or containers."""
+"""The remote file systems whose files lie in buckets or containers."""
 
 EXCLUSIVE_PROTOCOLS = OBJECT_STORES | {"memory"}
-"""The remote file systems whose exclusive create is decided by one party: S3 by If-None-Match, GCS by
+"""The remote file systems in which a single party decides an exclusive create: S3 by If-None-Match, GCS by
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
 
 PROBE = "exclusive-create.probe"
-"""What a remote location is tried with: it stays there, since others may be trying at the same time."""
+"""The file that a remote location is tested with: it stays there, since others may be testing at the same time."""
 
 _MOST_LISTINGS = 10
-"""How often a folder is listed whose files go meanwhile."""
+"""How many times to list a folder whose files disappear meanwhile."""
 
 _TEMPORARY = ".tmp-"
 _CREATE_LOCK = threading.Lock()
@@ -40,25 +40,26 @@ _CREATE_LOCK = threading.Lock()
 class Location(ABC):
     """A place that every process of a cluster reaches, holding write-once files by name.
 
-    A location is a small value: it pickles, and two of the same URL are equal. Names are relative and use ``/``.
+    A location is a small value: it can be pickled, and two with the same URL are equal. Names are relative and use
+    ``/``.
     """
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """The address, as it may be given to ``location_at``."""
+        """The address, in a form that ``location_at`` accepts."""
 
     def place(self) -> tuple[object, str]:
-        """Return the file system and the path in it: of two spellings of one address they are equal."""
+        """Return the file system and the path in it, which are equal for two spellings of one address."""
         return type(self), self.url
 
     def parent(self) -> Location | None:
-        """Return the folder that this one lies in, or None where there is none."""
+        """Return the folder that this one lies in, or None if there is none."""
         return None
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a file, or None where there is none.
+        """Return the bytes of a file, or None if there is none.
 
         Raises:
             CheckpointError: the location cannot be read.
@@ -84,7 +85,7 @@ class Location(ABC):
 
     @abstractmethod
     def create(self, name: str, data: bytes) -> bool:
-        """Put a file if it is absent, and tell whether this call did: of any number of callers one is told True.
+        """Put a file if it is absent, and return whether this call did: of any number of callers one gets True.
 
         Args:
             name: the file.
@@ -110,23 +111,23 @@ class Location(ABC):
     def modified(self, name: str) -> float | None:
         """Return when a file was written, in seconds since 1970 by the clock of the location.
 
-        Where there is none, or a folder has the name, it is None.
+        If there is none, or a folder has the name, return None.
 
         Raises:
-            CheckpointError: the location cannot be read, or does not tell.
+            CheckpointError: the location cannot be read, or does not provide the time.
         """
 
     def leftovers(self, folders: Iterable[str]) -> list[str]:
-        """Return the names of temporary files in some folders, each of a write that is under way or was cut off."""
+        """Return the names of temporary files in some folders, each from a write that is under way or was cut off."""
         return []
 
     def lost(self, names: Iterable[str]) -> list[str]:
-        """Return those of some files that are there no more; none where each look would cost a request."""
+        """Return which of some files no longer exist; none if each look would cost a request."""
         return []
 
     @abstractmethod
     def require_exclusive_create(self) -> None:
-        """Make sure that ``create`` is decided by one party, before anything relies on it.
+        """Make sure that a single party decides ``create``, before anything relies on it.
 
         Raises:
             CheckpointError: this location has no such operation.
@@ -152,7 +153,7 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
     if path is not None:
         return LocalLocation(Path(path))
     if "::" in text:
-        # What fsspec takes for the path ends there, so that several addresses would be one space.
+        # For fsspec the path ends there, so several addresses would be one space.
         raise CheckpointError(
             f"location {text}: it has '::', where the path ends for fsspec, which chains file systems by it: give the"
             " URL of one file system, without '::' in its path"
@@ -182,7 +183,7 @@ class LocalLocation(Location):
         return str(self.root)
 
     def place(self) -> tuple[object, str]:
-        """Return the class, and the path without the links of file systems."""
+        """Return the class, and the path with symbolic links resolved."""
         return type(self), os.path.realpath(self.root)
 
     def parent(self) -> Location:
@@ -190,7 +191,7 @@ class LocalLocation(Location):
         return LocalLocation(self.root.parent)
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a file, or None where there is none."""
+        """Return the bytes of a file, or None if there is none."""
         with _explained(self, "read", name):
             try:
                 return (self.root / name).read_bytes()
@@ -213,7 +214,7 @@ class LocalLocation(Location):
             _sync_folder(staged.parent)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put a file if it is absent: a hard link to a synced temporary file, which one caller gets."""
+        """Put a file if it is absent: a hard link to a synced temporary file, which only one caller can make."""
         with _explained(self, "create", name):
             staged = self._stage(name, data)
             try:
@@ -245,11 +246,11 @@ class LocalLocation(Location):
             return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
     def lost(self, names: Iterable[str]) -> list[str]:
-        """Return those of some files that are there no more."""
+        """Return which of some files no longer exist."""
         return [name for name in names if self.modified(name) is None]
 
     def require_exclusive_create(self) -> None:
-        """Make a hard link and take it away again: some mounted file systems have none."""
+        """Make a hard link and remove it again: some mounted file systems do not support them."""
         with _explained(self, "make a hard link (which publishing an epoch needs) as", PROBE):
             staged = self._stage(PROBE, b"")
             link = staged.with_name(staged.name + "-link")
@@ -292,7 +293,7 @@ class RemoteLocation(Location):
         return self.address
 
     def place(self) -> tuple[object, str]:
-        """Return the file system, which fsspec keeps one of for all protocols and options that mean the same."""
+        """Return the file system, which fsspec shares among equivalent protocols and options, and the path in it."""
         system, folder = self.open_file_system()
         return system, folder.strip("/")
 
@@ -302,7 +303,7 @@ class RemoteLocation(Location):
         return None if outer.endswith(("/", ":")) else RemoteLocation(outer, self.options)
 
     def open_file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
-        """Return the file system (one a process: fsspec keeps it) and the folder inside it.
+        """Return the file system (one per process: fsspec keeps it) and the folder inside it.
 
         Raises:
             CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or it is an
@@ -311,7 +312,7 @@ class RemoteLocation(Location):
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
         except Exception as error:
-            # That of HDFS looks for Java as soon as it is made, that of SFTP connects: with errors of their own kinds.
+            # HDFS looks for Java as soon as it is created, and SFTP connects: both raise errors of their own kinds.
             raise CheckpointError(
                 f"location {self.address}: no file system for this URL ({_said(error)}):"
                 " install the fsspec package of its protocol and what that needs, or use a folder"
@@ -329,7 +330,7 @@ class RemoteLocation(Location):
                 f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder"
             )
         if "?versionid=" in key.lower():
-            # The client cuts it off with all that follows: each file of the space would be put under one key.
+            # The client cuts it off with everything after it: all files of the space would be put under one key.
             raise CheckpointError(
                 f"location {self.address}: it names a version of an object, and a space lies in a folder of many:"
                 " leave out ?versionId= and what follows"
@@ -341,7 +342,7 @@ class RemoteLocation(Location):
             )
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a file, or None where there is none."""
+        """Return the bytes of a file, or None if there is none."""
         system, folder = self.open_file_system()
         with _explained(self, "read", name):
             try:
@@ -376,7 +377,7 @@ class RemoteLocation(Location):
                 with _CREATE_LOCK:
                     system.pipe_file(f"{folder}/{name}", data, mode="create")
             except FileExistsError:
-                # A put that was sent twice, because its first answer got lost, meets its own file here.
+                # A put that was sent twice, because its first response got lost, meets its own file here.
                 return self.read(name) == data
         return True
 
@@ -402,7 +403,7 @@ class RemoteLocation(Location):
                 ) from error
 
     def require_exclusive_create(self) -> None:
-        """Ask for a protocol that is known to decide, and see that a second create is really refused."""
+        """Require a protocol that is known to decide, and check that a second create is really refused."""
         system, _ = self.open_file_system()
         known = EXCLUSIVE_PROTOCOLS.intersection(_protocols(system))
         if not known or (self.create(PROBE, uuid4().bytes) and self.create(PROBE, uuid4().bytes)):
@@ -419,7 +420,7 @@ def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
 def _listed(system: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     """Return the paths in a folder.
 
-    That of memory looks up each path that it has found, and fails where another thread has removed one meanwhile.
+    The memory file system looks up each path that it has found, and fails if another thread has removed one meanwhile.
     """
     for _ in range(_MOST_LISTINGS - 1):
         with suppress(KeyError):
@@ -428,15 +429,15 @@ def _listed(system: fsspec.AbstractFileSystem, folder: str) -> list[str]:
 
 
 def _lacks_bucket(error: FileNotFoundError) -> bool:
-    """Tell whether a file of S3 is not there because its bucket is not: a wrong name, and no place for a space."""
+    """Return whether a file of S3 is absent because its bucket is: a wrong name, and no place for a space."""
     answer: Any = getattr(error.__cause__, "response", None)
     return isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket"
 
 
 def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:
-    """Let a file system ask for each file: by a listing that it kept, files that others have put since are not there.
+    """Make a file system ask for each file: in a listing that it kept, files that others have put since are missing.
 
-    Emptying what it keeps before each look would not do: a listing that was under way meanwhile is kept afterwards.
+    Clearing its cache before each look would not do: a listing that was under way meanwhile is kept afterwards.
     """
     kept: Any = getattr(system, "dircache", None)
     if getattr(kept, "use_listings_cache", False):
@@ -451,24 +452,25 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except Exception as error:
-        # The clients of object stores have errors of their own kinds: without credentials, say, or without an endpoint.
+        # The clients of object stores have errors of their own kinds, for example for missing credentials or a missing
+        # endpoint.
         raise CheckpointError(
             f"location {location.url}: cannot {verb} {name}: {_said(error)}: check the location and the rights to it"
         ) from error
 
 
 def _said(error: Exception) -> str:
-    """Return what an error says in one line: that of HDFS without Java goes on with every path that it has tried."""
+    """Return the message of an error in one line: HDFS without Java goes on to list every path that it tried."""
     lines = str(getattr(error, "strerror", None) or error).split("\n")
     return next(filter(None, map(str.strip, lines)), type(error).__name__)
 
 
 def _linked(staged: Path, target: Path) -> bool:
-    """Make a hard link where there is none yet, and tell whether it leads to this file."""
+    """Make a hard link if there is none yet, and return whether it leads to this file."""
     try:
         os.link(staged, target)
     except FileExistsError:
-        # One that was sent twice, because the first answer of a network file system got lost, meets itself here.
+        # A link that was sent twice, because the first response of a network file system got lost, meets itself here.
         with suppress(FileNotFoundError):
             return os.path.samefile(staged, target)
         return False

@@ -1,6 +1,6 @@
 """Manifests: the one commit point of an epoch, naming one accepted run per operator and shard.
 
-A manifest and the file that founds a space are JSON with a checksum over the rest, so that damage is always found.
+A manifest and the file that founds a space are JSON with a checksum over the rest, so damage is always detected.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
 FORMAT_VERSION = 4
-"""The newest format of manifests that this version reads: that of those of partial copies."""
+"""The newest format of manifests that this version reads: the format of manifests of partial copies."""
 
 DIVIDED_FORMAT = 3
-"""That of manifests that name divisions."""
+"""The format of manifests that name divisions."""
 
 CARRIED_FORMAT = 2
-"""That of manifests some of whose lineages begin with several runs, or with an image of an older epoch."""
+"""The format of manifests in which some lineages begin with several runs, or with an image of an older epoch."""
 
 PLAIN_FORMAT = 1
-"""That of spaces, and of manifests whose lineages begin with nothing but full runs and images of their epochs."""
+"""The format of spaces, and of manifests whose lineages all begin with full runs or with images of their epochs."""
 
 DIVISION = ".division"
-"""How the names of files end that are divisions."""
+"""The suffix of the file names of divisions."""
 
 _LAYOUT = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 
@@ -50,8 +50,8 @@ class AcceptedRun:
         checksum: the checksum over the bytes of the file.
         slots: how many slots it writes.
         bytes: the bytes of its keys, slots and values.
-        file_bytes: the size of the file, bytes.
-        replaces: of an image that was made beside the epochs what it takes the place of, see ``standing``.
+        file_bytes: the size of the file in bytes.
+        replaces: for an image that was made alongside the epochs, what it replaces; see ``standing``.
     """
 
     operator: str
@@ -68,12 +68,12 @@ class AcceptedRun:
 
     @property
     def is_division(self) -> bool:
-        """Whether it has no rows of its own, but says how those of other shards are divided."""
+        """Whether it has no rows of its own, but says how the rows of other shards are divided."""
         return self.file.endswith(DIVISION)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the run that ``dataclasses.asdict`` has made a dictionary of.
+        """Return the run from a dictionary that ``dataclasses.asdict`` has made.
 
         Raises:
             TypeError, ValueError: the fields are not those of a run.
@@ -82,7 +82,7 @@ class AcceptedRun:
 
 
 ByShard = dict[tuple[str, int], tuple[AcceptedRun, ...]]
-"""Runs by operator and number of the shard."""
+"""Runs by operator and shard number."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class SourcePosition:
     Args:
         query: the id of the query, the same after a restart from its checkpoint.
         batch: the number of the micro-batch, counted by the query from 0.
-        offsets: what tells its rows from those of another micro-batch; empty where that is not known.
-        before: the same of the micro-batch before it, as the query knows it; no manifest holds that.
+        offsets: what distinguishes its rows from those of another micro-batch; empty if that is not known.
+        before: the same for the micro-batch before it, as the query knows it; no manifest holds this.
     """
 
     query: str
@@ -114,14 +114,14 @@ class Manifest:
         source: the micro-batch that made the epoch.
         committed: the last committed batch of every query that ever fed the space.
         runs: the accepted runs; a shard without a run has not changed.
-        lineage: by operator, for each shard the epoch that its lineage begins with (0: no run yet): that of a full run,
+        lineage: by operator, the epoch that the lineage of each shard begins with (0: no run yet): that of a full run,
             or the one up to which ``images`` have its runs.
-        publisher: the UUID of the attempt to publish, which makes the bytes of rivals differ.
+        publisher: the UUID of the attempt to publish, which makes the bytes of competing attempts differ.
         time: when it was published, ISO 8601 in UTC.
         metrics: figures about the epoch, such as rows and seconds.
-        images: the runs with which lineages begin that do not begin with a full run of an epoch: an image that was made
-            beside the epochs, or what there is of a shard that changes seldom.
-        partial: whether it is of a copy of only some objects of another space, from which nothing goes on.
+        images: the first runs of lineages that do not begin with a full run of an epoch: an image that was made
+            alongside the epochs, or all the runs of a shard that seldom changes.
+        partial: whether it belongs to a copy of only some objects of another space, which cannot be continued.
         format: the version of the format.
     """
 
@@ -142,15 +142,15 @@ class Manifest:
 
     @property
     def files(self) -> tuple[AcceptedRun, ...]:
-        """All run files that it names: those of the epoch, and those that lineages begin with."""
+        """All run files that the manifest names: those of the epoch, and those that lineages begin with."""
         return (*self.runs, *self.images)
 
     def starts(self, operator: str, shard: int) -> tuple[AcceptedRun, ...]:
-        """Return the runs that the lineage of a shard begins with where it is not with a full run of an epoch."""
+        """Return the runs that the lineage of a shard begins with, if it does not begin with a full run of an epoch."""
         return self._images_by_shard.get((operator, shard), ())
 
     def runs_of(self, operator: str, shard: int) -> tuple[AcceptedRun, ...]:
-        """Return what the epoch wrote of a shard: a run, or none. Time: O(1) after the first call."""
+        """Return what the epoch wrote for a shard: a run, or none. Time: O(1) after the first call."""
         return self._runs_by_shard.get((operator, shard), ())
 
     @cached_property
@@ -163,7 +163,7 @@ class Manifest:
 
     @property
     def own_format(self) -> int:
-        """The oldest format that says what it says."""
+        """The oldest format that can express what this manifest says."""
         if self.partial:
             return FORMAT_VERSION
         if any(run.is_division for run in self.files):
@@ -179,7 +179,7 @@ class Manifest:
 
     @property
     def slots(self) -> int:
-        """The dirty slots that the epoch wrote, over all operators and shards."""
+        """The number of dirty slots that the epoch wrote, over all operators and shards."""
         return sum(run.slots for run in self.runs)
 
     @property
@@ -197,7 +197,7 @@ class Manifest:
         values = asdict(self)
         del values["source"]["before"]
         if not self.partial:
-            del values["partial"]  # which older versions do not know
+            del values["partial"]  # older versions do not know it
         return seal(values)
 
     @classmethod
@@ -206,7 +206,7 @@ class Manifest:
 
         Args:
             data: the bytes of the file.
-            place: how an error calls the file.
+            place: the name of the file in error messages.
 
         Raises:
             CorruptStoreError: the file is damaged.
@@ -226,7 +226,7 @@ class Manifest:
         return found
 
     def _require_fit(self) -> None:
-        """Refuse what no epoch is like, however right its checksum.
+        """Refuse values that no epoch can have, even if the checksum is right.
 
         Raises:
             TypeError, ValueError: it is so.
@@ -238,7 +238,7 @@ class Manifest:
         if type(self.partial) is not bool or self.format != self.own_format:
             raise ValueError(f"it has format {self.format}, and says what is of another one")
         for run in self.files:
-            # Whoever copies a space writes the file under this name.
+            # A copy of the space writes the file under this name.
             if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):
                 raise ValueError(f"shard {run.shard!r} of {self.shards} has the run file {run.file!r}")
             if {type(number) for number in (run.epoch, run.slots, run.bytes, run.file_bytes)} != {int}:
@@ -266,8 +266,8 @@ def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any
 
     Args:
         data: the bytes of the file.
-        place: how an error calls the file.
-        newest: the newest format to take.
+        place: the name of the file in error messages.
+        newest: the newest format to accept.
 
     Raises:
         CorruptStoreError: the file is damaged.
@@ -286,7 +286,7 @@ def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any
     expected = values.pop("checksum", None)
     try:
         found = _checksum(values)
-    except orjson.JSONEncodeError as error:  # it may be nested more deeply than is ever written
+    except orjson.JSONEncodeError as error:  # it may be nested more deeply than anything that is ever written
         raise CorruptStoreError(f"{place} is damaged: {error}: {RESTORE}") from error
     if found != expected:
         raise CorruptStoreError(f"{place} is damaged: expected checksum {expected}, found {found}: {RESTORE}")

@@ -1,6 +1,6 @@
 """Plans: what a driver decides about an epoch before it starts, and what a shard reports back.
 
-Both are small values that pickle or turn into JSON, and both know nothing of the engine that carries them.
+Both are small values that can be pickled or turned into JSON, and neither depends on the engine that carries them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Lineage = tuple[AcceptedRun, ...]
 """The runs that make up a shard: one full run, then the differential ones, oldest first; empty before the first."""
 
 RunsSeen = list[tuple[int, str]]
-"""Epoch and digest of each run that a state is made of, the full one first."""
+"""The epoch and digest of each run that a state is made of, the full one first."""
 
 FULL_AFTER = 64
 """How many differential runs may follow a full one before the next full one is considered, by default."""
 
 MOST_CARRIED = 4
-"""A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
+"""A lineage of up to so many runs is named whole by every manifest, not pieced together from all since its first."""
 
 MOST_RUNS = 8192
-"""A lineage never has many more runs, whatever they weigh: a cache that has seen all remembers 10,000 checkpoints."""
+"""A lineage never has many more runs, whatever their size: a cache that has seen all remembers 10,000 checkpoints."""
 
 _SELDOM = 16
-"""After so many times ``full_after`` runs or epochs a lineage is too long, whatever its runs weigh."""
+"""After this many times ``full_after`` runs or epochs a lineage is too long, whatever the size of its runs."""
 
 _GREATEST = 2**63
 
@@ -48,10 +48,10 @@ class OperatorPlan:
         incarnation: the UUID of the space.
         operator: the name of the operator.
         epoch: the epoch that work on it leads to; what is opened is the state at the one before.
-        lineages: the lineage of each shard, by its number.
+        lineages: the lineage of each shard, in order of shard number.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of the machine.
-        makes_epoch: it is of the epoch that the driver makes now, rather than for reading an epoch that there is.
+        makes_epoch: whether it is for the epoch that the driver is making now, not for reading an existing epoch.
     """
 
     location: Location
@@ -69,10 +69,10 @@ class OperatorPlan:
         return len(self.lineages)
 
     def is_image_due(self, shard: int) -> bool:
-        """Tell whether the differential runs of a shard are many, and outweigh the image that they start from.
+        """Return whether the differential runs of a shard are many, and outweigh the image that they start from.
 
-        Where they are few, and yet too many to be carried on, one is due after many epochs. Where they start from a
-        division, one is due at once: those who open the shard need not read others then.
+        If they are few, yet too many to be carried on, an image is due after many epochs. If they start from a
+        division, one is due at once, so that opening the shard no longer means reading others.
         """
         return any(run.is_division for run in self.lineages[shard][:1]) or self._is_long(shard)
 
@@ -85,9 +85,9 @@ class OperatorPlan:
     def kind(self, shard: int) -> CheckpointKind:
         """Return the kind of the next run of a shard.
 
-        A full run is due once the differential ones outweigh the last full one, so that all full runs together cost
-        at most what the differential ones do, and a fresh machine reads at most twice the state. State that is large
-        beside its changes waits longer, but not for ever: a lineage stays short enough to ship with every task.
+        A full run is due once the differential ones outweigh the last full one, so that all full runs together cost at
+        most what the differential ones do, and a fresh machine reads at most twice the state. State that is large
+        compared with its changes waits longer, but not forever: a lineage stays short enough to ship with every task.
         """
         lineage = self.lineages[shard]
         if not lineage:
@@ -98,12 +98,12 @@ class OperatorPlan:
 
 @dataclass(frozen=True)
 class ShardSaved:
-    """What a task reports of the one shard that it has saved.
+    """What a task reports about the one shard that it has saved.
 
     Args:
         operator: the name of the operator.
         shard: the number of the shard.
-        run: its private run file, or None where nothing had changed.
+        run: its private run file, or None if nothing had changed.
         metrics: figures to be summed over the shards, such as rows and seconds.
     """
 
@@ -118,7 +118,7 @@ class ShardSaved:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Return the message in a text that ``to_json`` has made."""
+        """Return the message from text that ``to_json`` has made."""
         values: dict[str, Any] = orjson.loads(text)
         run = values["run"]
         return cls(**{**values, "run": run and AcceptedRun.from_dict(run)})
@@ -131,7 +131,7 @@ class EpochPlan:
     Args:
         base: the epoch that it builds on, 0 for the first.
         source: the micro-batch that makes it.
-        operators: the plan of each operator, by its name.
+        operators: the plan of each operator, by name.
     """
 
     base: int
@@ -145,7 +145,7 @@ class EpochPlan:
 
 
 def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, float] | None = None) -> ShardSaved:
-    """Write what a shard has changed into a private run file and return the message to the driver.
+    """Write what a shard has changed to a private run file, and return the message for the driver.
 
     Args:
         plan: the plan that the shard was opened with.
@@ -158,14 +158,14 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
 
     Dirties: one new file, unless the run changes nothing; nothing shared changes.
     """
-    # An image without a row says that all is gone, where there was anything.
+    # An image without a row says that all is gone, if there was anything.
     is_nothing = run.is_empty() and not (run.kind is CheckpointKind.FULL and plan.lineages[shard])
     accepted = None if is_nothing else write_run(plan.location, run, plan.operator, shard, plan.epoch)
     return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
 
 
 def standing(seen: RunsSeen) -> str:
-    """Return what stands for a shard that was made of some runs.
+    """Return a digest that stands for a shard made of some runs.
 
     Args:
         seen: the runs.
@@ -185,7 +185,7 @@ def require_one_each(operator: str, shards: int, saved: Sequence[ShardSaved]) ->
     """Make sure that there is exactly one message for each shard of an operator.
 
     Raises:
-        CheckpointError: a message is missing, doubled, or of something else.
+        CheckpointError: a message is missing, duplicated, or belongs to another operator or shard.
     """
     found = sorted(message.shard for message in saved)
     foreign = {message.operator for message in saved} - {operator}
@@ -201,7 +201,7 @@ def require_numbers(metrics: Mapping[str, float]) -> None:
     """Refuse figures that a manifest cannot hold.
 
     Raises:
-        CheckpointError: one is no number, not finite, or a whole number of more than 64 bits.
+        CheckpointError: one is not a number, not finite, or a whole number of more than 64 bits.
     """
     for name, figure in metrics.items():
         require_text([name])
@@ -215,7 +215,7 @@ def require_text(names: Iterable[str]) -> None:
     """Refuse names that a manifest cannot hold.
 
     Raises:
-        CheckpointError: one is no text, or has half of a pair of code units.
+        CheckpointError: one is not text, or has half of a surrogate pair.
     """
     for name in names:
         if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
@@ -225,7 +225,7 @@ def require_text(names: Iterable[str]) -> None:
 
 
 def require_own_run(message: ShardSaved, epoch: int) -> None:
-    """Refuse a message whose run is of another epoch or shard.
+    """Refuse a message whose run belongs to another epoch or shard.
 
     Raises:
         CheckpointError: it is.

@@ -1,4 +1,4 @@
-"""Receipts: what each epoch of a chain wrote, beside what saving the whole state again would have written."""
+"""Receipts: what each epoch of a chain wrote, next to what saving the whole state again would have written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EpochReceipt:
         bytes: the bytes of their keys and values.
         file_bytes: the bytes of its run files.
         state_slots: the slots of the whole state after it.
-        state_bytes: the bytes that saving all of them again would have written.
+        state_bytes: the bytes that saving all of it again would have written.
     """
 
     epoch: int
@@ -56,7 +56,7 @@ def receipts(chain: Chain) -> Iterator[EpochReceipt]:
     """
     shards, count = _sizes_before(chain), chain.shards_at(chain.first_epoch) if chain.epoch else 0
     for manifest in chain.manifests():
-        if manifest.shards != count:  # every shard begins anew
+        if manifest.shards != count:  # every shard starts over
             shards, count = {}, manifest.shards
         for accepted in manifest.runs:
             sizes = shards.setdefault((accepted.operator, accepted.shard), _Sizes())
@@ -97,7 +97,7 @@ class _Sizes:
         self.bytes = 0
 
     def apply(self, run: Run) -> None:
-        """Follow what a run changes."""
+        """Apply what a run changes."""
         if run.kind is CheckpointKind.FULL:
             for object_id in list(self._objects):
                 self._drop(object_id)
@@ -116,7 +116,7 @@ class _Sizes:
             self._put(item[0], (item[1],), None if item[2] is None else item_bytes([item]))
 
     def _own(self, item: ItemRow) -> None:
-        """Drop what a slot of an owner owns no more."""
+        """Drop what a slot of an owner no longer owns."""
         owned = owned_ids([item[2]])
         for gone in self._owned.pop(item[:2], set()) - owned:
             self._drop(gone)
@@ -135,7 +135,7 @@ class _Sizes:
                     self._drop(owned)
 
     def _put(self, object_id: int, key: Hashable, size: int | None) -> None:
-        """Set the bytes of a row: of the index, of the metadata by their key, of a slot by a tuple that holds it."""
+        """Set the bytes of a row: an index row under None, metadata under its key, a slot under a tuple with it."""
         rows = self._objects.setdefault(object_id, {})
         known = rows.pop(key, None)
         self.bytes += (size or 0) - (known or 0)

@@ -1,9 +1,9 @@
 """Run files: the rows of one checkpoint as one Parquet file, written once under a name that nobody else uses.
 
-The three tables share one file: the column ``table`` tells the rows apart, and a slot or value stands in the column
-of its type, so that any Parquet tool reads them; a column without any value is left out. Of texts of one shape, say
-``{"rows":3,"sum":120}`` many times over, the numbers stand in columns of their own. Two hashes protect a file:
-the checksum over its bytes is compared before anything is decoded, the digest over its rows is what a lineage names.
+The three tables share one file: the column ``table`` tells the rows apart, and a slot or value is in the column of its
+type, so that any Parquet tool can read them. A column without any value is left out. If many texts have one shape, say
+``{"rows":3,"sum":120}``, their numbers are in columns of their own. Two hashes protect a file: the checksum over its
+bytes is compared before anything is decoded, and the digest over its rows is what a lineage names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind, IndexRow, ItemRow, Measure, MetadataRow, Page, PageMeasure, Run
 
 FORMAT_VERSION = 2
-"""The newest format of run files that is read; only those with columns of numbers have it, all others have 1."""
+"""The newest format of run files that is read; only files with columns of numbers have it, all others have 1."""
 
 _INDEX, _METADATA, _ITEM = "index", "metadata", "item"
 _SLOTS = ["slot_integer", "slot_real", "slot_text", "slot_bytes"]
@@ -48,11 +48,11 @@ _COLUMNS = [
     ("value_bytes", pa.binary()),
     ("rank", pa.int64()),
 ]
-# Of a run of 4 rows the description of the columns is most of the file: without statistics, an Arrow schema and the
-# columns that have no value it takes 0.9 kB, not 2.9. A file is read whole, so that nothing of it would be of use.
+# For a run of 4 rows the description of the columns is most of the file: without statistics, an Arrow schema and the
+# columns that have no value it takes 0.9 kB, not 2.9. A file is read whole, so none of these would be of use.
 _LEAN = {"compression": "zstd", "write_statistics": False, "store_schema": False}
 _FEW_VALUES = ["table", "kind", "codec", "key"]
-# Rows are sorted, so that numbers are close to the one before; and texts are of much the same length.
+# Rows are sorted, so numbers are close to the one before, and texts have much the same length.
 _DELTA, _LENGTHS = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
 _ENCODINGS = {
     "object": _DELTA,
@@ -63,14 +63,14 @@ _ENCODINGS = {
 }
 
 _UNREADABLE = (pa.ArrowException, OSError, KeyError, ValueError, TypeError, OverflowError, RecursionError)
-"""What comes of reading bytes that are no run file, or not such as was written."""
+"""What reading raises if the bytes are not a run file, or not as it was written."""
 
 _PAGE_ROWS = 65_536
-"""How many rows are read at once of a run that goes by page by page."""
+"""How many rows are read at once from a run that is streamed page by page."""
 
 
 def write_run(location: Location, run: Run, operator: str, shard: int, epoch: int) -> AcceptedRun:
-    """Write a run into a new private file and return what a manifest says of it if it is accepted.
+    """Write a run to a new private file, and return what a manifest says of it if it is accepted.
 
     Args:
         location: where the chain lies.
@@ -103,7 +103,7 @@ def write_pages(location: Location, pages: Iterable[Page], operator: str, shard:
     Time: O(rows); memory for a page and the bytes of the file. Dirties: one new file, which nothing names yet.
     """
     measure, sink, pages = PageMeasure(), pa.BufferOutputStream(), iter(pages)
-    # What shape the texts have is told by the first page of items.
+    # The first page of items shows what shape the texts have.
     first = [*_until_items(pages)]
     examples = [rows for place, rows in first if place == len(_TABLES) - 1]
     example, template = _shredded(_item_table(examples[0])) if examples else (None, ())
@@ -153,13 +153,13 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
 
 
 def _require_kind(kind: CheckpointKind, accepted: AcceptedRun, place: str) -> None:
-    # The digest is that of the rows; what they mean depends on the kind.
+    # The digest covers the rows; what they mean depends on the kind.
     if kind is not accepted.kind:
         raise CorruptStoreError(f"{place} holds a {kind} run, and its manifest names a {accepted.kind} one")
 
 
 def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
-    """Return the bytes of a file, which are what was accepted, and how an error calls it.
+    """Return the bytes of a file, verified to be what was accepted, and its name in error messages.
 
     Raises:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
@@ -177,12 +177,12 @@ def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
 
 
 def missing(location: Location, accepted: AcceptedRun, consequence: str = "") -> CorruptStoreError:
-    """Return the error of a file that is gone.
+    """Return the error for a file that is gone.
 
     Args:
         location: where it was.
         accepted: what the manifest says of it.
-        consequence: what comes of that, to end the sentence.
+        consequence: what follows from that, to end the sentence.
     """
     return CorruptStoreError(f"{_place(location, accepted)} is missing{consequence}: {_advice(accepted)}")
 
@@ -199,7 +199,7 @@ def _advice(accepted: AcceptedRun) -> str:
 
 
 def checksum(data: bytes) -> str:
-    """Return 16 bytes of BLAKE2b over the bytes of a file, in hexadecimal digits.
+    """Return 16 bytes of BLAKE2b over the bytes of a file, as hexadecimal digits.
 
     >>> checksum(b"")
     'cae66941d9efbd404e4d88758ea67670'
@@ -220,7 +220,7 @@ def encode_run(run: Run) -> bytes:
 
 
 def _until_items(pages: Iterator[Page]) -> Iterator[Page]:
-    """Yield pages up to the first one of items."""
+    """Yield pages up to and including the first one of items."""
     for page in pages:
         yield page
         if page[0] == len(_TABLES) - 1:
@@ -228,7 +228,7 @@ def _until_items(pages: Iterator[Page]) -> Iterator[Page]:
 
 
 def _shredded(table: pa.Table) -> tuple[pa.Table, Template]:
-    """Return a table whose texts stand in columns of numbers, and the template of these; none where they do not."""
+    """Return a table with its texts as columns of numbers, and their template, which is empty if they are not."""
     template = template_of(table[_TEXT]) if _TEXT in table.column_names else ()
     found = shred(table[_TEXT], template) if template else None
     if found is None:
@@ -237,7 +237,7 @@ def _shredded(table: pa.Table) -> tuple[pa.Table, Template]:
 
 
 def _in_columns(table: pa.Table, template: Template) -> pa.Table:
-    """Return a page with the columns of a template, also where none of its texts has its shape."""
+    """Return a page with the columns of a template, even if none of its texts has its shape."""
     if not template:
         return table
     nothing = Shredded([pa.nulls(len(table), pa.int64())] * (len(template) - 1), table[_TEXT])
@@ -253,7 +253,7 @@ def _with_numbers(table: pa.Table, found: Shredded, *, keeps_text: bool = False)
 
 
 def _whole(table: pa.Table, template: Template) -> pa.Table:
-    """Return the table of which :func:`_with_numbers` has made another one.
+    """Return the table that :func:`_with_numbers` was given.
 
     Raises:
         KeyError, ValueError: its columns are not those of the template.
@@ -288,11 +288,11 @@ def _writer(
     """Open a file for the rows of a run.
 
     Args:
-        sink: what takes its bytes.
+        sink: receives its bytes.
         schema: its columns.
         kind: what the run holds.
         template: the pieces between the columns of numbers.
-        example: rows that tell which numbers come again and again.
+        example: rows that show which numbers repeat often.
     """
     few = [name for name in _numbers(template) if example is not None and _are_few(example[name])]
     known = _ENCODINGS | {name: _DELTA for name in _numbers(template) if name not in few}
@@ -305,7 +305,7 @@ def _writer(
 
 
 def _are_few(numbers: pa.ChunkedArray) -> bool:
-    """Tell whether a dictionary of the numbers is small beside them: one by one they would hide that they repeat."""
+    """Return whether a dictionary of the numbers is small beside them: one by one they would hide that they repeat."""
     return bool(4 * pc.count_distinct(numbers).as_py() < len(numbers))
 
 
@@ -331,7 +331,7 @@ def _written(
 
 
 def table_of(run: Run) -> pa.Table:
-    """Return the rows of a run in order, in the columns of a run file; one without any value is left out."""
+    """Return the rows of a run in order, in the columns of a run file; a column without any value is left out."""
     run.sort()
     table = pa.concat_tables([_index_table(run.index), _metadata_table(run.metadata), _item_table(run.items)])
     return table.select([name for name in table.column_names if table[name].null_count < len(table)])
@@ -342,10 +342,10 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
 
     Args:
         data: the bytes of the file.
-        place: how an error calls the file.
+        place: the name of the file in error messages.
 
     Raises:
-        CorruptStoreError: the bytes are no run file.
+        CorruptStoreError: the bytes are not a run file.
         CheckpointError: the file has a newer format.
 
     Time: O(rows).
@@ -373,7 +373,7 @@ def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind, Te
 
 
 def _checked_template(version: int, pieces: object) -> Template:
-    """Return what a file says of its template; a file of format 1 has none."""
+    """Return the template that a file declares; a file of format 1 has none."""
     is_text = isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces)
     lengths = range(2, MOST_NUMBERS + 2) if version == FORMAT_VERSION else range(1)
     if version < 1 or not isinstance(pieces, list) or not is_text or len(pieces) not in lengths:
@@ -382,7 +382,7 @@ def _checked_template(version: int, pieces: object) -> Template:
 
 
 def run_of(kind: CheckpointKind, lean: pa.Table) -> Run:
-    """Return the run that :func:`table_of` has made a table of."""
+    """Return the run that :func:`table_of` was given."""
     present = {name: lean[name] for name in lean.column_names}
     table = pa.table({name: present.get(name, pa.nulls(len(lean), type_)) for name, type_ in _COLUMNS})
     index, metadata, item = (table.filter(pc.equal(table["table"], which)) for which in (_INDEX, _METADATA, _ITEM))
@@ -424,7 +424,7 @@ def _columns(rows: list[Any], width: int) -> list[list[Any]]:
 
 
 def _by_type(values: list[Any], columns: dict[type, str]) -> dict[str, list[Any]]:
-    """Return the columns that values of several types lie in: one where all are of one type, as nearly always."""
+    """Return the columns that hold values of several types: just one if all are of one type, as is nearly always so."""
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1 and kinds <= columns.keys():
         return {columns[kinds.pop()]: values}
@@ -443,7 +443,7 @@ def _rows(*columns: pa.ChunkedArray | list[Any]) -> list[Any]:
 
 
 def _merged(table: pa.Table, names: list[str]) -> list[Any]:
-    """Return one list of the values in columns of which at most one has a value in a row."""
+    """Return one list of the values in some columns, at most one of which has a value in each row."""
     used = [table[name].to_pylist() for name in names if table[name].null_count < len(table)]
     if len(used) < 2:
         return used[0] if used else [None] * len(table)

@@ -1,8 +1,8 @@
-"""Texts of one shape as a template and columns of numbers, which take less room than the texts do.
+"""Texts of one shape as a template and columns of numbers, which take less space than the texts.
 
-``{"rows":3,"sum":120}`` again and again is ``{"rows":``, ``,"sum":`` and ``}`` with two numbers a row, which lie in a
-column each, as Parquet stores structured values (its documents call it shredding). Nothing is known of the texts but
-their digits: what does not come back character by character stays as it is.
+Repeated texts like ``{"rows":3,"sum":120}`` become ``{"rows":``, ``,"sum":`` and ``}`` with two numbers per row, each
+in a column of its own, as Parquet stores structured values (its documentation calls this shredding). Nothing is known
+of the texts except their digits: a text that would not come back character by character stays as it is.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LEAST_ROWS = 512
-"""Of how many texts at least columns are made: of fewer, describing the columns takes the room that they save."""
+"""The least number of texts for which columns are made: for fewer, describing the columns takes the space they save."""
 
 MOST_NUMBERS = 16
-"""How many columns there are at most."""
+"""The greatest number of columns."""
 
 SLICE_BYTES = 2 * 1024 * 1024
-"""About how many bytes of text are looked at at once: each takes many bytes of memory."""
+"""About how many bytes of text are processed at once: each takes many bytes of memory."""
 
 _LEAST_SHARE = 0.9
 _SAMPLES = 7
@@ -33,15 +33,15 @@ _MINUS, _ZERO, _NINE = b"-09"
 _NUMBER = re.compile("-?[0-9]+")
 
 Template = tuple[str, ...]
-"""What stands before, between and behind the numbers."""
+"""The text before, between and after the numbers."""
 
 
 class Shredded(NamedTuple):
     """Texts in columns.
 
     Args:
-        numbers: a column for each place between two pieces of the template; null where a text has another shape.
-        others: the texts of another shape; null where the numbers are the text.
+        numbers: a column for each gap between two pieces of the template; null where a text has another shape.
+        others: the texts of another shape; null where the numbers represent the text.
     """
 
     numbers: Sequence[pa.Array | pa.ChunkedArray]
@@ -49,7 +49,7 @@ class Shredded(NamedTuple):
 
 
 def template_of(texts: pa.Array | pa.ChunkedArray) -> Template:
-    """Return the template that most of some texts seem to have; an empty one where they have none, or are few.
+    """Return the template that most of some texts seem to have; an empty one if they have none, or are few.
 
     >>> template_of(pa.array([f'[{number},"a",-1]' for number in range(1000)]))
     ('[', ',"a",', ']')
@@ -64,9 +64,9 @@ def template_of(texts: pa.Array | pa.ChunkedArray) -> Template:
 
 
 def shred(texts: pa.Array | pa.ChunkedArray, template: Template) -> Shredded | None:
-    """Return texts in the columns of a template; None where too many of them have another shape.
+    """Return texts in the columns of a template; None if too many of them have another shape.
 
-    Time: O(bytes of the texts), by columns, some of the texts at once.
+    Time: O(bytes of the texts), column by column, for some of the texts at a time.
 
     >>> found = shred(pa.array([f"[{number}]" for number in range(1000)]), ("[", "]"))
     >>> found.numbers[0][7], found.others.null_count
@@ -101,7 +101,7 @@ def _shredded(texts: pa.Array | pa.ChunkedArray, template: Template) -> Shredded
 
 
 def joined(shredded: Shredded, template: Template) -> pa.Array | pa.ChunkedArray:
-    """Return the texts of columns.
+    """Return the texts that columns represent.
 
     >>> joined(Shredded([pa.array([7, None])], pa.array([None, "x"])), ("[", "]")).to_pylist()
     ['[7]', 'x']
@@ -118,10 +118,10 @@ def _columns(numbers: _Array, here: _Array) -> list[pa.Array]:
 
 
 class _Numbers:
-    """The numbers that stand in texts, one after the other.
+    """The numbers that occur in texts, one after the other.
 
-    ``values`` are all of them, ``counts`` says how many each text has, and ``is_plain`` which texts have only such as
-    come back as they are written: without zeros in front, and not too long.
+    ``values`` are all of them, ``counts`` says how many each text has, and ``is_plain`` says which texts have only
+    numbers that come back as they are written: without leading zeros, and not too long.
     """
 
     def __init__(self, texts: pa.Array) -> None:
@@ -151,11 +151,11 @@ class _Numbers:
         self.is_plain = odd[places[1:]] == odd[places[:-1]]
 
     def _read(self, digits: _Array, lengths: _Array) -> _Array:
-        """Return what the digits say; of those that are too long anything.
+        """Return the values of the digits; anything for numbers that are too long.
 
         Args:
-            digits: those of all numbers, as bytes.
-            lengths: how many belong to each.
+            digits: the digits of all numbers, as bytes.
+            lengths: how many digits belong to each number.
         """
         limits = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         texts = pa.StringArray.from_buffers(len(lengths), pa.py_buffer(limits), pa.py_buffer(digits))
