@@ -1,8 +1,8 @@
-"""Values as text: JSON for what JSON has, one tagged object for each other type, and never pickle.
+"""Values as text: JSON for what JSON has, one tagged object for every other type, and never pickle.
 
-A value that is no JSON value is written as an object with one key that begins with ``$``:
+A value that is not a JSON value is written as an object with one key that begins with ``$``:
 
-========================= ==========================================================
+========================= ================================================================================
 ``bytes``, ``bytearray``  ``{"$bytes": base64}``, ``{"$bytearray": base64}``
 ``tuple``                 ``{"$tuple": [...]}``
 ``set``, ``frozenset``    ``{"$set": [...]}``, ``{"$frozenset": [...]}``, in the order of their texts
@@ -10,14 +10,14 @@ A value that is no JSON value is written as an object with one key that begins w
 ``float`` nan, inf        ``{"$float": "nan"}``
 ``Decimal``               ``{"$decimal": "1.50"}``
 ``date``, ``time``        ``{"$date": "2013-01-31"}``, ``{"$time": "23:59:00"}``
-``datetime``              ``{"$datetime": "2013-01-31T23:59:00"}``, with the key of its zone where it has one
+``datetime``              ``{"$datetime": "2013-01-31T23:59:00"}``, with the key of its zone if it has one
 ``timedelta``             ``{"$timedelta": [days, seconds, microseconds]}``
 ``UUID``                  ``{"$uuid": "..."}``
 ``complex``               ``{"$complex": [real, imaginary]}``
 ``str`` JSON cannot hold  ``{"$str": hexadecimal UTF-8}`` (lone surrogates)
-``dict`` JSON cannot hold ``{"$dict": [[key, value], ...]}`` (keys that are no text, or begin with ``$``)
+``dict`` JSON cannot hold ``{"$dict": [[key, value], ...]}`` (keys that are not text, or begin with ``$``)
 dataclasses on request    ``{"$dataclass": [name, {field: value}]}``
-========================= ==========================================================
+========================= ================================================================================
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from zoneinfo import ZoneInfo
 import orjson
 
 ATOMS = frozenset({int, str, bool, type(None), bytes, float})
-"""Types whose values cannot change, so that a stored one may be compared with the object that was stored."""
+"""Types whose values cannot change, so a stored one may be compared with the object that was stored."""
 
 TOO_DEEP = (
     "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, lie in each"
     " other; store its parts under keys of their own"
 )
-"""Why a value is refused that is nested deeper than JSON text may be."""
+"""Why a value that is nested deeper than JSON text may be is refused."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset({str, bool, type(None)})
@@ -50,11 +50,11 @@ _registered: dict[str, type] = {}
 
 
 class Unencodable(TypeError):
-    """A value has no text; the caller knows the object and the slot and says so."""
+    """A value has no text; the caller knows the object and the slot, and names them."""
 
 
 class Unregistered(ValueError):
-    """A dataclass is stored, and none of its name is registered in this process."""
+    """A dataclass is stored, but none of its name is registered in this process."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -64,13 +64,13 @@ class Unregistered(ValueError):
 
 
 class Kept:
-    """A value that is stored again as it was, since a dataclass in it is not registered in this process.
+    """A value that is stored again as it was, because a dataclass in it is not registered in this process.
 
-    It cannot be hashed: which key it would be, the class alone tells.
+    It cannot be hashed: only the class tells which key it would be.
 
     Args:
         stored: what :func:`plain` made of the value.
-        reason: what names the dataclass.
+        reason: the error that names the dataclass.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -84,8 +84,8 @@ def register_dataclass(cls: type) -> type:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
 
     Raises:
-        TypeError: ``cls`` is no dataclass.
-        ValueError: another class of this name is registered.
+        TypeError: ``cls`` is not a dataclass.
+        ValueError: another class of this name is already registered.
 
     >>> @register_dataclass
     ... @dataclasses.dataclass(frozen=True)
@@ -131,12 +131,12 @@ def encode_plain(value: Any) -> str:
     """Return the text of what :func:`plain` made of a value.
 
     Raises:
-        Unencodable: it is nested too deep.
+        Unencodable: it is nested too deeply.
     """
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as error:
-        # orjson has no type of its own for this; all else that it refuses, plain() has replaced or refused.
+        # orjson has no error type of its own for this; plain() has replaced or refused everything else that it refuses.
         raise Unencodable(TOO_DEEP if "Recursion" in str(error) else str(error)) from None
 
 
@@ -153,7 +153,7 @@ def decode(text: str | bytes) -> Any:
 
 
 def decode_together(texts: Sequence[Any]) -> list[Any] | None:
-    """Return the values of texts that all are plain JSON, read as one; ``None`` where that cannot be told.
+    """Return the values of texts that are all plain JSON, read as one, or ``None`` if that cannot be told.
 
     >>> decode_together(["1", '"a"']), decode_together(["1", '{"$tuple":[]}'])
     ([1, 'a'], None)
@@ -168,7 +168,7 @@ def decode_together(texts: Sequence[Any]) -> list[Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as what JSON has, with tagged objects for the rest."""
+    """Return a value in terms of what JSON has, with tagged objects for the rest."""
     kind = type(value)
     if kind in _PLAIN:
         return value if kind is not str or is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
@@ -196,7 +196,7 @@ def _plain_dict(value: dict[Any, Any]) -> Any:
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether text has no lone surrogate, so that JSON and a database can hold it as text."""
+    """Return whether text has no lone surrogate, so that JSON and a database can hold it as text."""
     if text.isascii():
         return True
     try:
@@ -263,7 +263,7 @@ def _restore_dataclass(stored: Any) -> Any:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    """Return the defaults of the fields of a dataclass: what was stored before a field was added has none of it."""
+    """Return the defaults of the fields of a dataclass: what was stored before a field was added lacks that field."""
     found = {}
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING:

@@ -1,4 +1,4 @@
-"""The errors of the object space: one base class, one subclass a cause, each also of the builtin kind that fits."""
+"""The errors of the object space: a base class, and one subclass per cause that is also the builtin kind that fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GO_ON = (
     "delete this one, or go back with space.rollback(epoch=...); if verify() of the store fails then still,"
     " repair(salvage=True) makes it sound"
 )
-"""What to do where an object is damaged in a store that has others; the message names it before."""
+"""What to do if an object is damaged in a store that has others; the message names it before this text."""
 
 
 class ObjectSpaceError(Exception):
@@ -19,7 +19,7 @@ class ObjectSpaceError(Exception):
 
 
 class NameInUseError(ObjectSpaceError, ValueError):
-    """An object of this name exists already."""
+    """An object of this name already exists."""
 
 
 class ObjectNotFoundError(ObjectSpaceError, KeyError):

@@ -1,4 +1,4 @@
-"""Libraries that the plain installation leaves out: what is missing is said in words, with the command that adds it."""
+"""Libraries that the plain installation leaves out: an error says which is missing, and the command that adds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def require(library: str, extra: str) -> None:
         extra: the extra of this package that brings it.
 
     Raises:
-        ImportError: it is not.
+        ImportError: it is not installed.
 
     >>> require("sqlite3", "none")
     """

@@ -1,4 +1,4 @@
-"""The methods of a space that create and get objects, three a kind."""
+"""The methods of a space that create and get objects, three per kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from objectspace.objects import (
 )
 from objectspace.objects.tensor import tensor_options
 
-if TYPE_CHECKING:  # Type checkers know this library by themselves: it need not be installed.
+if TYPE_CHECKING:  # Type checkers know this library on their own: it need not be installed.
     from typing_extensions import TypeVar as _DefaultedTypeVar
 
     D = _DefaultedTypeVar("D", bound=Dictionary[Any, Any] | ObjectDictionary[Any, Any], default=Dictionary[Any, Any])
@@ -47,10 +47,10 @@ _SetKind = type[set[Any]] | Literal["set"]
 class ObjectFactory(ABC):
     """``create_``, ``get_`` and ``get_or_create_`` for every kind of object.
 
-    ``create_`` raises NameInUseError where the name is in use. ``get_`` raises ObjectNotFoundError where there is no
-    such object and WrongKindError where it is of another kind. ``get_or_create_`` raises WrongKindError where the
-    object is of another kind or shape. To create an object dirties one index row, its metadata and its items; to get
-    one dirties nothing. Both take O(1) time.
+    ``create_`` raises NameInUseError if the name is in use. ``get_`` raises ObjectNotFoundError if there is no such
+    object and WrongKindError if it is of another kind. ``get_or_create_`` raises WrongKindError if the object is of
+    another kind or shape. Creating an object dirties one index row, its metadata and its items; getting one dirties
+    nothing. Both take O(1) time.
     """
 
     @abstractmethod
@@ -79,7 +79,7 @@ class ObjectFactory(ABC):
         return self._get(Value, name)
 
     def get_or_create_value(self, name: str, initial: Any = None) -> Value[Any]:
-        """Return a value by its name, created where there is none."""
+        """Return a value by its name, creating it if there is none."""
         return self._get_or_create(Value, name, {"initial": initial})
 
     def create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
@@ -97,7 +97,7 @@ class ObjectFactory(ABC):
         return self._get(Array, name)
 
     def get_or_create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
-        """Return an array of fixed length by its name, created where there is none; it keeps a default that it has."""
+        """Return an array of fixed length by its name, creating it if there is none; an existing default stays."""
         found = self._get_or_create(Array, name, _array_options(length, default))
         return _same(found, "length", len(found), length)
 
@@ -110,7 +110,7 @@ class ObjectFactory(ABC):
         return self._get(List, name)
 
     def get_or_create_list(self, name: str) -> List[Any]:
-        """Return a list by its name, created where there is none."""
+        """Return a list by its name, creating it if there is none."""
         return self._get_or_create(List, name, {})
 
     def create_queue(self, name: str) -> Queue[Any]:
@@ -122,7 +122,7 @@ class ObjectFactory(ABC):
         return self._get(Queue, name)
 
     def get_or_create_queue(self, name: str) -> Queue[Any]:
-        """Return a queue by its name, created where there is none."""
+        """Return a queue by its name, creating it if there is none."""
         return self._get_or_create(Queue, name, {})
 
     def create_stack(self, name: str) -> Stack[Any]:
@@ -134,7 +134,7 @@ class ObjectFactory(ABC):
         return self._get(Stack, name)
 
     def get_or_create_stack(self, name: str) -> Stack[Any]:
-        """Return a stack by its name, created where there is none."""
+        """Return a stack by its name, creating it if there is none."""
         return self._get_or_create(Stack, name, {})
 
     def create_linked_list(self, name: str) -> LinkedList[Any]:
@@ -146,7 +146,7 @@ class ObjectFactory(ABC):
         return self._get(LinkedList, name)
 
     def get_or_create_linked_list(self, name: str) -> LinkedList[Any]:
-        """Return a linked list by its name, created where there is none."""
+        """Return a linked list by its name, creating it if there is none."""
         return self._get_or_create(LinkedList, name, {})
 
     def create_set(self, name: str) -> Set[Any]:
@@ -158,7 +158,7 @@ class ObjectFactory(ABC):
         return self._get(Set, name)
 
     def get_or_create_set(self, name: str) -> Set[Any]:
-        """Return a set by its name, created where there is none."""
+        """Return a set by its name, creating it if there is none."""
         return self._get_or_create(Set, name, {})
 
     def create_sorted_set(self, name: str) -> SortedSet[Any]:
@@ -170,7 +170,7 @@ class ObjectFactory(ABC):
         return self._get(SortedSet, name)
 
     def get_or_create_sorted_set(self, name: str) -> SortedSet[Any]:
-        """Return a sorted set by its name, created where there is none."""
+        """Return a sorted set by its name, creating it if there is none."""
         return self._get_or_create(SortedSet, name, {})
 
     def create_sorted_dictionary(self, name: str, *, raw: bool = False) -> SortedDictionary[Any, Any]:
@@ -178,18 +178,18 @@ class ObjectFactory(ABC):
 
         Args:
             name: the name, not in use yet.
-            raw: whether its keys are bytes and its values text or bytes, which are stored as they are.
+            raw: whether its keys are bytes and its values text or bytes, both stored as they are.
         """
         if raw:
             return self._create(RawSortedDictionary, name, {})
         return self._create(SortedDictionary, name, {})
 
     def get_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
-        """Return a sorted dictionary by its name, also a raw one."""
+        """Return a sorted dictionary by its name, raw or not."""
         return self._get(SortedDictionary, name)
 
     def get_or_create_sorted_dictionary(self, name: str, *, raw: bool = False) -> SortedDictionary[Any, Any]:
-        """Return a sorted dictionary by its name, created where there is none."""
+        """Return a sorted dictionary by its name, creating it if there is none."""
         if name not in self:
             return self.create_sorted_dictionary(name, raw=raw)
         found = self._get(SortedDictionary, name)
@@ -209,7 +209,7 @@ class ObjectFactory(ABC):
         return self._get(SparseArray, name)
 
     def get_or_create_sparse_array(self, name: str, default: Any = None) -> SparseArray[Any]:
-        """Return a sparse array by its name, created where there is none; it keeps a default that it has."""
+        """Return a sparse array by its name, creating it if there is none; an existing default stays."""
         return self._get_or_create(SparseArray, name, {"default": _plain(default)})
 
     @overload
@@ -229,20 +229,20 @@ class ObjectFactory(ABC):
 
         Args:
             name: the name, not in use yet.
-            of: for a dictionary of objects, what they are: ``list``, ``dict``, ``set``, or the name of a kind
+            of: for a dictionary of objects, what its values are: ``list``, ``dict``, ``set``, or the name of a kind
                 such as ``"queue"``.
 
         Returns:
-            a :class:`Dictionary`, or an :class:`ObjectDictionary` where ``of`` is given.
+            a :class:`Dictionary`, or an :class:`ObjectDictionary` if ``of`` is given.
         """
         if of is None:
             return self._create(Dictionary, name, {})
         return self._create(ObjectDictionary, name, {"of": _member_kind(of)})
 
     def get_dictionary(self, name: str) -> D:  # type: ignore[type-var]
-        """Return a dictionary by its name, also a dictionary of objects.
+        """Return a dictionary by its name, be it a plain one or a dictionary of objects.
 
-        In type hints it is what it is assigned to, a :class:`Dictionary` where nothing says otherwise.
+        Type checkers take it for what it is assigned to, or for a :class:`Dictionary` if nothing says otherwise.
         """
         found: Any = self._get(Dictionary, name)
         return found  # type: ignore[no-any-return]
@@ -262,7 +262,7 @@ class ObjectFactory(ABC):
     @overload
     def get_or_create_dictionary(self, name: str, of: type | str) -> ObjectDictionary[Any, Any]: ...
     def get_or_create_dictionary(self, name: str, of: type | str | None = None) -> Any:
-        """Return a dictionary by its name, created where there is none."""
+        """Return a dictionary by its name, creating it if there is none."""
         if name not in self:
             return self.create_dictionary(name, of)
         found: Any = self._get(Dictionary, name)
@@ -276,7 +276,7 @@ class ObjectFactory(ABC):
     def create_tensor(
         self, name: str, shape: Any, dtype: Any = "float64", *, chunks: Any = None, fill: Any = 0
     ) -> Tensor:
-        """Create a tensor. It takes numpy.
+        """Create a tensor. Requires numpy.
 
         Args:
             name: the name, not in use yet.
@@ -295,7 +295,7 @@ class ObjectFactory(ABC):
     def get_or_create_tensor(
         self, name: str, shape: Any, dtype: Any = "float64", *, chunks: Any = None, fill: Any = 0
     ) -> Tensor:
-        """Return a tensor by its name, created where there is none."""
+        """Return a tensor by its name, creating it if there is none."""
         options = tensor_options(shape, dtype, chunks, fill)
         found = self._get_or_create(Tensor, name, options)
         return _same(found, "shape and dtype", (found.shape, found.dtype.str), (options["shape"], options["dtype"]))
@@ -325,7 +325,7 @@ def _member_kind(of: type | str) -> str:
     if isinstance(of, str):
         kind = next((kind for kind in names.values() if kind.lower() == of.replace("_", "").lower()), None)
     else:
-        # A dictionary of objects is of the kind of a dictionary, but one of them holds none.
+        # A dictionary of objects has the kind of a dictionary, but cannot be the value of another one.
         is_class = isinstance(of, type) and not issubclass(of, ObjectDictionary)
         kind = _MEMBERS.get(of) or getattr(of, "kind", None) if is_class else None
     if kind not in names.values():

@@ -2,8 +2,8 @@
 
 Integers of 64 bits, other floats and text are stored as they are, because SQLite orders them as Python does. Everything
 else becomes bytes: one class byte, then a body that compares byte by byte as the values compare. Numbers that are equal
-(``1``, ``1.0``, ``True``, ``Decimal(1)``) are one key to Python, so they share one slot. Where the slot does not tell
-the key with its type (:func:`is_exact`), the key is stored beside the value.
+(``1``, ``1.0``, ``True``, ``Decimal(1)``) are one key to Python, so they share one slot. If the slot does not tell the
+key with its type (:func:`is_exact`), the key is stored beside the value.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (datetime, lambda key: datetime.combine(key.date(), key.timetz())),
     (date, lambda key: date(key.year, key.month, key.day)),
     (timedelta, lambda key: timedelta(key.days, key.seconds, key.microseconds)),
-    (SupportsInt, int),  # A bool of numpy is no number to Python, and yet equal to one.
+    (SupportsInt, int),  # A numpy bool is not a number to Python, and yet equals one.
 )
-"""What makes a value of a type of its own a plain one."""
+"""What turns a value of another type into a plain one."""
 
 _TAG = {name: bytes([0x10 + position]) for position, name in enumerate(_CLASSES)}
 _EPOCH = datetime(1, 1, 1)
@@ -86,7 +86,7 @@ def to_slot(key: Any) -> Slot:
 
 
 def storable(key: Any) -> Any:
-    """Return a key of a type that can be stored and that is equal to another one, such as 2 for ``np.int64(2)``.
+    """Return a key that equals the given one and is of a type that can be stored, such as 2 for ``np.int64(2)``.
 
     Raises:
         Unencodable: there is none.
@@ -109,7 +109,7 @@ def storable(key: Any) -> Any:
 
 
 def as_bound(key: Any) -> Any:
-    """Return the bound of a range as an equal key of a type that can be stored, where there is one.
+    """Return the bound of a range as an equal key of a type that can be stored, if there is one.
 
     >>> from fractions import Fraction
     >>> as_bound(Fraction(3, 2)), as_bound(Fraction(1, 3))
@@ -124,17 +124,17 @@ def as_bound(key: Any) -> Any:
 
 
 def from_slot(slot: Slot) -> Any:
-    """Return the key of a slot that tells it: one of a key for which :func:`is_exact` holds."""
+    """Return the key of a slot that tells it, because :func:`is_exact` holds for the key."""
     return slot[1:] if type(slot) is bytes else slot
 
 
 def from_slots(slots: list[Any]) -> list[Any]:
-    """Return the keys of many slots that tell them, in their order: nearly always the slots themselves."""
+    """Return the keys of many slots that tell them, in order: nearly always the slots themselves."""
     return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(from_slot, slots))
 
 
 def is_exact(key: Any) -> bool:
-    """Tell whether the slot alone tells the key, its type included."""
+    """Return whether the slot alone tells the key, including its type."""
     kind = type(key)
     if kind is int:
         return bool(INT64_MIN <= key <= INT64_MAX)
@@ -146,11 +146,12 @@ def is_exact(key: Any) -> bool:
 def as_stored(key: Any, slot: Slot) -> Any:
     """Return a key that was read from a slot, as one that has this slot.
 
-    Older versions told the second time that a clock shows from the first one, which Python finds equal to it, and did
-    not tell a time that it never shows from another one: such a key comes back as the same moment without the zone.
+    Older versions distinguished the second occurrence of a time that a clock shows twice from the first, although
+    Python finds them equal. They did not distinguish a time that a clock never shows from another one. Such a key comes
+    back as the same moment without the zone.
 
     Raises:
-        TypeError: it cannot be hashed, as damage has made another value of it.
+        TypeError: it cannot be hashed, because damage has turned it into another value.
     """
     hash(key)
     return _without_zones(key) if _is_unclear(key) and to_slot(key) != slot else key
@@ -163,7 +164,7 @@ def _without_zones(key: Any) -> Any:
 
 
 def keeps_order(key: Any) -> bool:
-    """Tell whether the slot of a key sorts among other slots as the key sorts among other keys.
+    """Return whether the slot of a key sorts among other slots as the key sorts among other keys.
 
     It does not for integers beyond 64 bits and for Decimals: they are equal to numbers that SQLite holds as such, and
     must share their slots, but cannot lie between them. Nor does it for times that the clocks of their zone show twice
@@ -180,7 +181,7 @@ _CLEAR = frozenset({int, str, float, bool, bytes, type(None)})
 
 
 def _is_unclear(key: Any) -> bool:
-    """Tell whether a key is or holds a time that the clocks of its zone show twice or never."""
+    """Return whether a key is or holds a time that the clocks of its zone show twice or never."""
     if type(key) in (tuple, frozenset):
         return not _CLEAR.issuperset(map(type, key)) and any(map(_is_unclear, key))
     if type(key) is not datetime or key.tzinfo is None:
@@ -258,7 +259,7 @@ def comparable(key: Any) -> bytes:
 
 
 def nearest_double(key: Any) -> float:
-    """Return the double nearest to a number, an infinite one where the number is too large for any."""
+    """Return the double nearest to a number, or an infinite one if the number is too large for any."""
     try:
         return float(key) + 0.0
     except OverflowError:
@@ -335,7 +336,7 @@ def _datetime(key: datetime) -> tuple[str, bytes]:
     assert first is not None
     assert second is not None
     moment = _microseconds(local - first)
-    # Where the clocks skip a time, it is the moment of another one, to which it is not equal.
+    # A time that the clocks skip is the same moment as another one, to which it is not equal.
     return "aware", moment + b"\x01" + escaped(zone.key.encode()) if first < second else moment
 
 
@@ -377,13 +378,13 @@ def _other(key: Any) -> tuple[str, bytes]:
 
 @cache
 def _is_equal_by_fields(kind: type) -> bool:
-    """Tell whether a dataclass compares as a plain one does that has the same fields."""
+    """Return whether a dataclass compares as a plain one with the same fields does."""
     compared = [(field.name, Any, dataclasses.field()) for field in dataclasses.fields(kind) if field.compare]
     return _steps(kind) == _steps(dataclasses.make_dataclass("Model", compared))
 
 
 def _steps(kind: type) -> tuple[Any, ...]:
-    """Return what a comparison does; of one that is not written in Python itself."""
+    """Return what a comparison does, or the comparison itself if it is not written in Python."""
     code = getattr(kind.__eq__, "__code__", None)
     return (kind.__eq__,) if code is None else (code.co_code, code.co_consts, code.co_names)
 

@@ -1,4 +1,4 @@
-"""A part of a space: names under a prefix, for code that must not meet the names of others."""
+"""A part of a space: names under a prefix, for code that must not run into the names of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SpacePart(ObjectFactory):
     """The objects of a space whose names begin with a prefix, under the rest of their names.
 
     It creates, gets, deletes and lists objects as a space does; checkpoints belong to whoever has the space. Names that
-    begin with ``$`` are those of the library, and no part of it. A ``KeyValueTableManager`` stands on it as on a space.
+    begin with ``$`` are the library's own and not part of it. A ``KeyValueTableManager`` works on it as on a space.
 
     Args:
         space: the space.
@@ -77,7 +77,7 @@ class SpacePart(ObjectFactory):
         self._space.rename(self._full(name), self._full(new_name))
 
     def rollback(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: to go back is for whoever has the space.
+        """Refuse: rollbacks belong to whoever has the space.
 
         Raises:
             CheckpointProtocolError: always.
@@ -96,7 +96,7 @@ class SpacePart(ObjectFactory):
         )
 
     def in_one_piece(self) -> InOnePiece:
-        """Return a ``with`` block for several edits that are of use together only, as that of the whole space."""
+        """Return a ``with`` block for several edits that are only useful together, as the whole space does."""
         return self._space.in_one_piece()
 
     def kind_of(self, name: str) -> str:

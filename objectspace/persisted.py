@@ -1,4 +1,4 @@
-"""The persisted object space: the three steps that make the changes of objects durable."""
+"""The persisted object space: the three steps that make changes to objects durable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
 
 _UNSHARED = BY_NAME + 1
-"""What ``sys.getrefcount`` counts of a handle that only its table and a local name refer to."""
+"""What ``sys.getrefcount`` returns for a handle that only its table and a local name refer to."""
 
 
 class PersistedObjectSpace(ObjectSpace):
@@ -43,14 +43,14 @@ class PersistedObjectSpace(ObjectSpace):
 
     The three steps of a checkpoint are :meth:`save`, which collects what is dirty, ``writer.commit()``, which makes it
     durable, and :meth:`on_saved`, which drops what was collected. Edits in between stay dirty for the next save; a
-    commit that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
+    commit that failed loses nothing, because the next save covers it. :meth:`checkpoint` does all three.
 
-    One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile, and
-    an iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. A rollback and a close change
-    all objects: then no other thread may read. The commit may run in a thread of its own.
+    One thread at a time may change objects or save; other threads may read objects that nobody is changing, but an
+    iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. A rollback or a close changes all
+    objects: meanwhile no other thread may read. The commit may run in a thread of its own.
 
     Args:
-        store: the store; many spaces may read it, one at a time may write.
+        store: the store; many spaces may read it, but only one at a time may write.
         cache_slots: how many clean slots to keep in memory.
 
     >>> from checkpoint import CheckpointStore
@@ -89,7 +89,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> PersistedObjectSpace:
-        """Open the space in a store file, created where it does not exist; :meth:`close` closes the file too.
+        """Open the space in a store file, creating it if it does not exist; :meth:`close` closes the file too.
 
         Args:
             path: the file.
@@ -117,7 +117,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     @property
     def last_epoch(self) -> int:
-        """The last epoch that is stored, 0 where none is."""
+        """The last epoch that is stored, or 0 if there is none."""
         return self._store.next_epoch() - 1
 
     @collecting_seldom()
@@ -126,9 +126,9 @@ class PersistedObjectSpace(ObjectSpace):
 
         Raises:
             CheckpointProtocolError: another save is in flight: commit or roll back its writer first.
-            UnencodableValueError: a value cannot be stored; nothing was collected, the edits stay.
+            UnencodableValueError: a value cannot be stored; nothing was collected, and the edits stay.
 
-        The checkpoint has no earlier epoch than the last one that a table has sealed.
+        The epoch of the checkpoint is never earlier than the last one that a table has sealed.
 
         Time: O(dirty slots · log dirty slots).
         """
@@ -161,7 +161,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._is_torn = False
 
     def _use_sealed_epoch(self, writer: Writer) -> None:
-        """Let the checkpoint have the epoch that was sealed, where it would have an earlier one by itself."""
+        """Give the checkpoint the epoch that was sealed if it would otherwise have an earlier one."""
         sealed = self._last_sealed()
         if writer.epoch is None and sealed >= self._store.next_epoch():
             writer.epoch = sealed
@@ -204,7 +204,7 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._usable()
         if self._barriers:
-            self._begin_save()  # What refuses the save must do so before an epoch is sealed.
+            self._begin_save()  # Whatever refuses the save must do so before an epoch is sealed.
             sealed = self._last_sealed()
             epoch = max(self._store.next_epoch(), sealed) if epoch is None else epoch
             with self.in_one_piece():
@@ -218,7 +218,7 @@ class PersistedObjectSpace(ObjectSpace):
             committed = writer.commit()
         except BaseException:
             if writer.state is WriterState.OPEN:
-                with suppress(CheckpointError):  # Where the commit has come to its end, that is found out later.
+                with suppress(CheckpointError):  # If the commit has ended, that is found out later.
                     writer.rollback()
             raise
         assert committed is not None
@@ -229,11 +229,12 @@ class PersistedObjectSpace(ObjectSpace):
     def rollback(self, epoch: int | None = None) -> None:
         """Drop what is not committed; with an epoch, also every checkpoint after it.
 
-        A handle goes on with what is stored of its object, under whatever name. Where nothing is, or where another has
-        taken its place that is of another kind or was created with other options, it refuses work. Where the object had
-        more than 32 items and was cleared since, only a handle from before that finds it: get any other one again.
+        A handle continues with what is stored of its object, under whatever name. It refuses work if nothing is stored,
+        or if another object has taken its place that is of another kind or was created with other options. If the
+        object had more than 32 items and was cleared since, only a handle from before the clearing finds it: get any
+        other one again.
 
-        Where it fails, or is interrupted, nothing can be saved before another rollback comes to its end.
+        If a rollback fails or is interrupted, nothing can be saved until another rollback completes.
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged; nothing has changed then.
@@ -241,7 +242,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._usable()
         self._will_change()
         if self._flight is not None and self._flight.is_pending():
-            with suppress(CheckpointError):  # A commit that was under way may have come to its end.
+            with suppress(CheckpointError):  # A commit that was under way may have ended.
                 self._flight.writer.rollback()
         if self._is_torn and self._flight is not None:
             self._note_what_is_stored(self._flight, self._flight.writer.is_newest_in(self._store))
@@ -252,7 +253,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
-        self._is_torn = False  # Before, the objects are at the last checkpoint, and layers above may not be.
+        self._is_torn = False  # Before this, the objects are at the last checkpoint, but layers above may not be.
 
     def at(self, epoch: int) -> PersistedObjectSpace:
         """Return a read-only space as of an epoch.
@@ -266,15 +267,15 @@ class PersistedObjectSpace(ObjectSpace):
         return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
 
     def close(self) -> None:
-        """Close the space, and the store where :meth:`open` opened it; nothing is saved. May be done twice.
+        """Close the space, and the store if :meth:`open` opened it; nothing is saved. May be called twice.
 
-        A store that was handed to the space stays open, and the file locked, until its own ``close()``.
+        A store that was passed to the space stays open, and its file locked, until its own ``close()``.
         """
         if not self._closed:
             self._closed = True
             for handle in list(self._handles.values()):
                 self._kill(handle, refuse_closed)
-            self._reader = self._reader.of_nothing()  # What it has shown may go now.
+            self._reader = self._reader.of_nothing()  # What it has shown may be dropped now.
         if self._owns_store:
             self._store.close()
 
@@ -297,7 +298,7 @@ class PersistedObjectSpace(ObjectSpace):
         if target._id not in self._dirty:
             self._will_change()
             refuse_dead(target)
-            if is_cold(target) and not isinstance(target, dict):  # A dictionary keeps what is put there.
+            if is_cold(target) and not isinstance(target, dict):  # A dictionary keeps what is put into it.
                 raise CheckpointProtocolError(
                     f"{target._describe()}: this method was kept over a rollback, and nothing was changed: look it up"
                     " again"
@@ -313,8 +314,8 @@ class PersistedObjectSpace(ObjectSpace):
     def check_mutations(self) -> list[tuple[str, Any]]:
         """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
 
-        Assign such a value to its slot again to make it an edit. What code in C has written into a list counts as well,
-        so lists are compared with the store. Time: O(slots in memory).
+        Assign such a value to its slot again to make it an edit. What C code has written into a list counts as well, so
+        lists are compared with the store. Time: O(slots in memory).
         """
         self._usable()
         for handle in () if self._read_only or self._flight else list(self._all_handles()):
@@ -335,7 +336,7 @@ class PersistedObjectSpace(ObjectSpace):
             self.touch(target)
 
     def account(self, target: PersistedObject, slots: int) -> None:
-        """Note that an object now holds so many slots in memory; those of an owned object count as its owner's."""
+        """Note how many slots an object now holds in memory; those of an owned object count as its owner's."""
         root = target if target._owner is None else target._owner
         with self.mutex:
             more = slots - target._accounted
@@ -344,7 +345,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._held.move_to_end(root._id)
 
     def make_room(self) -> None:
-        """Drop clean slots where too many are in memory: those that no caller can be in the middle of using."""
+        """Drop clean slots if too many are in memory: those that no caller can be in the middle of using."""
         if self._held_total > self._room:
             self._evict(gently=True)
 
@@ -360,12 +361,12 @@ class PersistedObjectSpace(ObjectSpace):
             handle._check()
 
     def _take_over(self, reader: Reader, stored: dict[int, IndexEntry], handles: dict[int, PersistedObject]) -> None:
-        """Take the index over from the store, and the handles of what is in it; objects are read when touched."""
+        """Take over the index from the store, and the handles of what is in it; objects are read when touched."""
         self._reader, entries = reader, dict(stored)
         ids = {entry[0]: object_id for object_id, entry in entries.items()}
-        # An id in the index is never given again, whatever the store says of the next one.
+        # An id in the index is never given out again, whatever the store says about the next one.
         self._next_id = max(self._next_id, int(self._store.next_object_id()), *(found + 1 for found in entries))
-        # At once and at last, so that a rollback that is interrupted before can be done again.
+        # All at once and last, so that a rollback that is interrupted before this can be repeated.
         self._stored_index, self._entries, self._ids, self._handles = stored, entries, ids, handles
 
     def check_save(self) -> None:
@@ -373,7 +374,7 @@ class PersistedObjectSpace(ObjectSpace):
 
         Raises:
             CheckpointProtocolError: another save is in flight, somebody else has saved into the store, or something was
-                interrupted in its midst.
+                interrupted halfway.
             CheckpointError: the space is read-only.
         """
         self._settle_flight()
@@ -390,11 +391,11 @@ class PersistedObjectSpace(ObjectSpace):
         self._will_change()
         self._require_whole()
         if self._flight is not None and self._flight.is_abandoned():
-            with suppress(CheckpointError):  # Its commit may have come to its end, or does so now in its thread.
+            with suppress(CheckpointError):  # Its commit may have ended, or is ending now in its thread.
                 self._flight.writer.rollback()
         self._refuse_second()
         self._resolve()
-        # Where another space went back, the number of what this one has read may be that of another checkpoint by now.
+        # If another space rolled back, the number of what this one has read may by now be that of another checkpoint.
         if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
             raise CheckpointProtocolError(
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
@@ -402,7 +403,7 @@ class PersistedObjectSpace(ObjectSpace):
             )
 
     def _refuse_second(self) -> None:
-        """Refuse a save while that in flight may still commit, or who awaits its commit does not know yet."""
+        """Refuse a save while the one in flight may still commit, or whoever awaits its commit does not know yet."""
         if self._flight is None:
             return
         if self._flight.is_pending():
@@ -410,7 +411,7 @@ class PersistedObjectSpace(ObjectSpace):
                 "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
                 " roll it back"
             )
-        # Whoever awaits one that has failed has nothing to acknowledge, so that nothing comes in between.
+        # Whoever awaits a commit that has failed has nothing to acknowledge, so nothing comes in between.
         if self._flight.writer.is_awaited() and self._flight.writer.is_durable():
             raise CheckpointProtocolError(
                 "two saves in flight: the commit of the first save has made it durable, and has not come back to who"
@@ -418,10 +419,10 @@ class PersistedObjectSpace(ObjectSpace):
             )
 
     def _find_slipped(self) -> None:
-        """Note what a bound method, kept from before a save, or code in C has changed without a word.
+        """Note what a bound method, kept from before a save, or C code has changed without being noted.
 
-        Only objects that were saved by this space can have lent a method out. Into what is a list or a dictionary code
-        in C may write at any time; a list that an object owns is looked at until only its owner holds it at a save.
+        Only objects that this space has saved can have lent out a method. C code may write into what is a list or a
+        dictionary at any time; a list that an object owns is checked until only its owner holds it at a save.
         """
         for target in list(self._dirty.values()):
             if target._is_astray():
@@ -430,11 +431,11 @@ class PersistedObjectSpace(ObjectSpace):
         for handle in slipped:
             if handle._id not in self._dirty and not is_dead(handle):
                 self._note_slip(handle)
-        del slipped  # It would be one more that holds them.
+        del slipped  # It would be one more reference to them.
         self._take_back([handle._id for handle in self._lent.values() if handle._owner is not None])
 
     def _take_back(self, owned: Sequence[int]) -> None:
-        """Look no more at those lists that only their owners hold."""
+        """Stop checking those lists that only their owners hold."""
         for object_id in owned:
             handle = self._lent.get(object_id)
             if isinstance(handle, list) and sys.getrefcount(handle) <= _UNSHARED:
@@ -469,7 +470,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._settle(durable=self._flight.writer.is_newest_in(self._store))
 
     def _settle(self, durable: bool) -> None:
-        """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
+        """Drop the save in flight, or take it back; if what is stored now cannot be read, it stays in flight."""
         self._require_whole()
         flight = self._flight
         assert flight is not None
@@ -507,20 +508,20 @@ class PersistedObjectSpace(ObjectSpace):
         if not durable:
             lost = {object_id for object_id, entry in flight.index.items() if entry is not None}
             lost -= self._stored_index.keys()
-            for target in flight.objects:  # Another space may store something under an id that never was stored here.
+            for target in flight.objects:  # Another space may store something under an id that was never stored here.
                 target._former = tuple(object_id for object_id in target._former if object_id not in lost)
 
     def _reader_of(self, writer: Writer) -> Reader:
-        """Return the reader of what a writer has committed: a later checkpoint of somebody else is none of it."""
+        """Return the reader of what a writer has committed, without any later checkpoint of somebody else."""
         reader, number = self._store.reader(), writer.number
         if number is None or reader.newest == number:
             return reader
         with suppress(UnknownCheckpointError):
             return self._store.reader(number)
-        return self._reader  # It was merged meanwhile: what was read before tells as well that the store has moved on.
+        return self._reader  # It was merged meanwhile: what was read before also shows that the store has moved on.
 
     def _require_whole(self) -> None:
-        """Refuse to save what an interruption has left in its midst."""
+        """Refuse to save what an interruption has left half done."""
         if self._is_torn:
             raise CheckpointProtocolError(
                 "a save, its acknowledgement, a rollback or an edit was interrupted in its midst (by Ctrl-C, for want"
@@ -543,11 +544,11 @@ class PersistedObjectSpace(ObjectSpace):
                     self._held_total -= self._held.pop(object_id)
                 if self._held_total <= goal:
                     break
-            # Where the rest is dirty or in use, look again only when there is a good deal more.
+            # If the rest is dirty or in use, look again only when there is a good deal more.
             self._room = max(self.cache_slots, self._held_total + self.cache_slots // 4)
 
     def _recount(self, handle: PersistedObject) -> None:
-        """Count the slots of an object and of those it owns anew; some of them may have left the memory."""
+        """Recount the slots of an object and of those it owns; some of them may have left memory."""
         held = 0
         for counted in (handle, *handle._owned()):
             counted._accounted = counted._held()
@@ -578,10 +579,10 @@ class PersistedObjectSpace(ObjectSpace):
         self._take_over(self._reader, stored, known)
 
     def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:
-        """Return under which id the object of a handle is stored; None where it is not.
+        """Return the id under which the object of a handle is stored, or None if it is not.
 
-        An id under which it was never stored may be that of an object of another space, and a difference to a fork may
-        have put another object in its place: that is of another kind, or was created with other options.
+        An id under which it was never stored may belong to an object of another space, and a difference to a fork may
+        have put another object in its place: one of another kind, or created with other options.
         """
         ids = (*handle._former, known_as) if known_as in self._stored_index else handle._former
         same = (handle.kind, handle._codec)
@@ -612,17 +613,17 @@ class _Flight:
         self.writer = writer
 
     def is_pending(self) -> bool:
-        """Tell whether the writer may still commit."""
+        """Return whether the writer may still commit."""
         return self.writer.state is WriterState.OPEN
 
     def is_abandoned(self) -> bool:
-        """Tell whether nobody is left who waits for the commit: the caller has let go of it, or of the writer."""
+        """Return whether nobody is left waiting for the commit: the caller has dropped it, or the writer."""
         writer = self.writer
         return self.is_pending() and (sys.getrefcount(writer) <= BY_NAME + 1 or writer.is_let_go())
 
 
 def _can_slip(target: PersistedObject) -> bool:
-    """Tell whether an object is of a kind that may change past all notes."""
+    """Return whether an object is of a kind that may change without being noted."""
     return type(target)._has_slipped is not PersistedObject._has_slipped
 
 

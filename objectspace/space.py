@@ -30,10 +30,10 @@ IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
 _OF_CALLS = (*REFUSALS, TypeError, ValueError)
-"""The errors by which values and calls are refused."""
+"""The errors with which values and calls are refused."""
 
 CATALOGUES = ("$tables", "$watermarks")
-"""The dictionaries in which a layer above notes what objects are, by their names: that goes with the object."""
+"""The dictionaries in which a layer above notes by name what objects are: a note goes with its object."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -65,12 +65,12 @@ class ObjectSpace(ObjectFactory):
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be changed; never where nothing is stored."""
+        """Whether nothing can be changed; never true of a space that stores nothing."""
         return False
 
     @property
     def last_epoch(self) -> int:
-        """The last epoch that is stored, 0 where none is."""
+        """The last epoch that is stored, or 0 if there is none."""
         return 0
 
     def get(self, name: str) -> Any:
@@ -90,7 +90,7 @@ class ObjectSpace(ObjectFactory):
             DamagedObjectError: it may be a relational table, and the catalogues cannot be read; nothing has changed.
 
         Time: O(1).
-        Dirties: one index row; of a relational table also what the catalogues hold of it.
+        Dirties: one index row; for a relational table also what the catalogues hold about it.
         """
         self._usable()
         object_id = self._find(name)
@@ -111,7 +111,7 @@ class ObjectSpace(ObjectFactory):
         Raises:
             ObjectNotFoundError: there is none of this name.
             NameInUseError: the new name is in use, or this is a relational table and the entries of another one wait in
-                the catalogues under the new name, as an earlier version has left them.
+                the catalogues under the new name, as an earlier version left them.
             DamagedObjectError: it may be a relational table, and the catalogues cannot be read; nothing has changed.
 
         Time: O(1).
@@ -135,21 +135,22 @@ class ObjectSpace(ObjectFactory):
                 follow(name, new_name)
 
     def on_barrier(self, seal: Callable[[int], None]) -> None:
-        """Have something called with the epoch before ``checkpoint()`` collects; what it raises stops the checkpoint.
+        """Register a function to call with the epoch before ``checkpoint()`` collects.
 
-        For layers above, which hold back what belongs to an epoch until it is sealed. To refuse a checkpoint it raises
-        an error of the library, a ``ValueError`` or a ``TypeError``, with nothing changed: then the next one may
-        follow. Any other exception may have come in its midst, so that nothing is saved before a rollback.
+        What the function raises stops the checkpoint. This is for layers above, which hold back what belongs to an
+        epoch until it is sealed. To refuse a checkpoint, it raises an error of the library, a ``ValueError`` or a
+        ``TypeError``, having changed nothing: then the next checkpoint may follow. Any other exception may have struck
+        halfway, so nothing is saved before a rollback.
         """
         self._barriers.append(seal)
 
     def ask_at_save(self, sealed: Callable[[], int]) -> Callable[[], None]:
-        """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects.
+        """Register a function that a save asks for the last sealed epoch: what it collects can have no earlier one.
 
-        ``checkpoint()`` asks before it seals anything; what is raised stops it, or the save.
+        ``checkpoint()`` asks before it seals anything; what the function raises stops the checkpoint, or the save.
 
         Returns:
-            what takes it back.
+            a function that takes the registration back.
         """
         self._sealed.append(sealed)
         return partial(self._sealed.remove, sealed)
@@ -158,16 +159,16 @@ class ObjectSpace(ObjectFactory):
         return max((ask() for ask in list(self._sealed)), default=0)
 
     def on_rollback(self, forget: Callable[[], None]) -> Callable[[], None]:
-        """Have something called after ``rollback()``, to drop what it holds back; return what takes it back."""
+        """Register a function to call after ``rollback()``, to drop what it holds back; return what unregisters it."""
         self._rollbacks.append(forget)
         return partial(self._rollbacks.remove, forget)
 
     def on_delete(self, forget: Callable[[], None]) -> None:
-        """Have something called after an object was deleted, to drop what it holds back for it."""
+        """Register a function to call after an object was deleted, to drop what it holds back for that object."""
         self._deletions.append(forget)
 
     def on_rename(self, follow: Callable[[str, str], None]) -> None:
-        """Have something called with the old and the new name of an object that was renamed, to call it by that."""
+        """Register a function to call with the old and the new name of a renamed object, to call it by the new one."""
         self._renamings.append(follow)
 
     def kind_of(self, name: str) -> str:
@@ -213,19 +214,19 @@ class ObjectSpace(ObjectFactory):
         return handle
 
     def _forget_notes(self, name: str, *, may_count: bool) -> None:
-        """Forget what is noted of an object that had this name: the next one may be anything.
+        """Forget what is noted about an object that had this name: the next one may be anything.
 
         Args:
             name: the name.
-            may_count: whether the object may be taken for what is noted. Of any other what is left over counts for
-                nothing, so that notes that are damaged do not stand in its way.
+            may_count: whether the object may be taken for what is noted. For any other object leftover notes count for
+                nothing, so damaged ones do not stand in its way.
 
         Raises:
             DamagedObjectError: it may, and the notes cannot be read; nothing has changed.
         """
         catalogues = self._catalogues()
         for catalogue in catalogues if may_count else ():
-            self.get_dictionary(catalogue).get(name)  # Of all of them before one changes.
+            self.get_dictionary(catalogue).get(name)  # Read all of them before one changes.
         for catalogue in catalogues:
             with suppress(*(() if may_count else (DamagedObjectError,))):
                 self.get_dictionary(catalogue).pop(name, None)
@@ -295,7 +296,7 @@ class ObjectSpace(ObjectFactory):
             return self._handles[object_id]
 
     def _lend(self, handle: PersistedObject) -> None:
-        """Note that somebody has a handle, whom a save may have missed."""
+        """Note that somebody has a handle, which a save may have missed."""
 
     def _find(self, name: str) -> int:
         _check_name(name)
@@ -329,7 +330,7 @@ class ObjectSpace(ObjectFactory):
         self._kill(target, refuse_deleted)
 
     def let_go(self, target: PersistedObject) -> None:
-        """Make the handle of an owned object refuse all work after a rollback: its owner reads it anew."""
+        """Make the handle of an owned object refuse all work after a rollback: its owner reads it again."""
         self._kill(target, refuse_let_go)
 
     def new_id(self) -> int:
@@ -357,21 +358,21 @@ class ObjectSpace(ObjectFactory):
         """Note that an object is about to change."""
 
     def account(self, target: PersistedObject, slots: int) -> None:
-        """Note that an object now holds so many slots in memory."""
+        """Note how many slots an object now holds in memory."""
 
     def make_room(self) -> None:
-        """Drop clean slots where too many are in memory."""
+        """Drop clean slots if too many are in memory."""
 
     def reader(self) -> Reader:
         """Refuse: nothing is stored."""
         raise CheckpointProtocolError("a volatile space stores nothing")
 
     def in_one_piece(self) -> InOnePiece:
-        """Return a ``with`` block for several edits that are of use together only.
+        """Return a ``with`` block for several edits that are only useful together.
 
-        Where it is cut in two by Ctrl-C, or by any error but a refusal (one of the library, ``ValueError`` or
-        ``TypeError``), the next save refuses until a rollback: nothing that was half done becomes durable. So what may
-        be refused comes first. A save within the block is refused.
+        If the block is cut short by Ctrl-C, or by any error but a refusal (an error of the library, ``ValueError`` or
+        ``TypeError``), saves are refused until a rollback, so nothing half done becomes durable. So put first whatever
+        may be refused. A save within the block is refused.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()
@@ -387,7 +388,7 @@ class ObjectSpace(ObjectFactory):
             raise CheckpointProtocolError("this space is closed: open it again")
 
     def _will_change(self) -> None:
-        """Refuse changes where nothing may change."""
+        """Refuse changes if nothing may change."""
 
     def _index_changed(self, object_id: int) -> None:
         """Note that the index entry of an object changed."""
@@ -397,7 +398,7 @@ def checked_cache_slots(count: object) -> int:
     """Return how many slots to keep in memory.
 
     Raises:
-        TypeError, ValueError: that is no such number.
+        TypeError, ValueError: it is not such a number.
     """
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"cache_slots is {count!r}: expected an int, how many slots to keep in memory")
@@ -407,7 +408,7 @@ def checked_cache_slots(count: object) -> int:
 
 
 def _may_be_table(_: str, kind: str, codec: str) -> bool:
-    """Tell whether a layer above may take an object for one of its tables: a raw sorted dictionary."""
+    """Return whether a layer above may take an object for one of its tables: a raw sorted dictionary."""
     return kind == RawSortedDictionary.kind and codec != "{}"
 
 
@@ -426,7 +427,7 @@ def refuse_deleted(handle: PersistedObject) -> NoReturn:
 
 
 def refuse_let_go(handle: PersistedObject) -> NoReturn:
-    """Refuse all work of the handle of an owned object that was got before a rollback."""
+    """Refuse all work of the handle of an owned object that was obtained before a rollback."""
     assert handle._owner is not None
     raise ObjectNotFoundError(
         f"{handle._describe()} was got before a rollback: this handle refuses all work; get it again from"
@@ -435,7 +436,7 @@ def refuse_let_go(handle: PersistedObject) -> NoReturn:
 
 
 def refuse_unstored(handle: PersistedObject) -> NoReturn:
-    """Refuse all work of a handle whose object is not there any more after a rollback."""
+    """Refuse all work of a handle whose object is gone after a rollback."""
     raise ObjectNotFoundError(
         f"{handle._describe()}: its creation was rolled back, or it was deleted: this handle refuses all work; get or"
         " create it again"
@@ -453,4 +454,4 @@ _SHOWN: dict[Callable[[Any], None], str] = {
     refuse_unstored: "rolled back, or deleted",
     refuse_closed: "its space is closed",
 }
-"""What the ``repr`` of a handle that refuses all work says of it, as that of a file says that it is closed."""
+"""What the ``repr`` of a handle that refuses all work says about it, as that of a file says that it is closed."""

@@ -1,4 +1,4 @@
-"""The volatile object space: the interface of a space, and no store."""
+"""The volatile object space: the interface of a space, without a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VolatileObjectSpace(ObjectSpace):
         """Keep everything in memory, and return a receipt of nothing written.
 
         Raises:
-            EpochTypeError: the epoch is no int of 64 bits.
+            EpochTypeError: the epoch is not an int of 64 bits.
             CheckpointError: it is not after the last one.
 
         Time: O(1). Dirties: nothing.
@@ -50,7 +50,7 @@ class VolatileObjectSpace(ObjectSpace):
         self.save(None)  # type: ignore[arg-type]
 
     def rollback(self, epoch: int | None = None) -> NoReturn:
-        """Refuse: nothing is stored to go back to."""
+        """Refuse: there is nothing stored to go back to."""
         raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
 
     def at(self, epoch: int) -> NoReturn:
@@ -58,7 +58,7 @@ class VolatileObjectSpace(ObjectSpace):
         self.rollback(epoch)
 
     def close(self) -> None:
-        """Close the space: its handles refuse all work. May be done twice."""
+        """Close the space: its handles refuse all work. May be called twice."""
         if not self._closed:
             self._closed = True
             for handle in list(self._handles.values()):

@@ -139,7 +139,7 @@ class AsyncKeyValueTable(Generic[K, V]):
     global_entry_iterator = _paged(KeyValueTable[K, V].global_entry_iterator)
 
     async def close(self) -> None:
-        """Close the table. May be done twice."""
+        """Close the table. May be called twice."""
         self.table.close()
 
     async def __aenter__(self) -> AsyncKeyValueTable[K, V]:

@@ -107,7 +107,7 @@ class Catalogue:
         """The sorted dictionary as it was found last: a lookup that fails is to be repeated with :meth:`find`."""
 
     def find(self, path: str) -> Entry | None:
-        """Return an entry, ``None`` where there is none. That of a scope has nothing to read.
+        """Return an entry, or ``None`` if there is none. That of a scope has nothing to read.
 
         Raises:
             DamagedObjectError: it is that of a table, and cannot be read.

@@ -143,7 +143,7 @@ class TableCore(Generic[K, V]):
         return written
 
     def _pop_first(self, key_family: str) -> TableEntry[K, V] | None:
-        """Remove the first key of a family, as it was read, and return its entry; ``None`` where there is none."""
+        """Remove the first key of a family, as it was read, and return its entry; ``None`` if there is none."""
         while (page := next(self._found(key_family, 1), None)) is not None:
             address, _, partition_id = found = page.items[0]
             entry = self._entry_item(found)

@@ -47,7 +47,7 @@ class ConditionalTableUpdateError(KeyValueTableError):
 
     Attributes:
         table: the scope and name of the table.
-        key_family: the family of the key, ``None`` where it has none.
+        key_family: the family of the key, or ``None`` if it has none.
         key: the key.
         expected: the version that was asked for.
         actual: the version that the key has; ``KeyVersion.NOT_EXISTS`` where there is no such key.

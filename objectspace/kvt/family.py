@@ -100,7 +100,7 @@ class FamilyView(MutableMapping[K, V]):
         return _Values(self)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether a mapping holds the same pairs."""
+        """Return whether a mapping holds the same pairs."""
         if not isinstance(other, Mapping):
             return NotImplemented
         pairs = list(self.items())
@@ -113,7 +113,7 @@ class FamilyView(MutableMapping[K, V]):
         return self._table.count(family_of(self._family))
 
     def setdefault(self, key: K, default: V | None = None) -> V:
-        """Return the value of a key, set to the default where there is none.
+        """Return the value of a key, setting it to the default if there is none.
 
         Time: O(log n). Dirties: for a new key one slot, the counter and the length.
         """
@@ -165,7 +165,7 @@ class FamilyView(MutableMapping[K, V]):
     def update(self, *others: SupportsKeysAndGetItem[K, V] | Iterable[tuple[K, V]], **named: V) -> None:
         """Set many keys, in a family all at once.
 
-        Time: O(keys · log n). Dirties: one slot a key and the counter; where keys are new also the length.
+        Time: O(keys · log n). Dirties: one slot per key and the counter; where keys are new also the length.
         """
         if len(others) > 1:
             raise TypeError(f"update takes one mapping or iterable of pairs: found {len(others)}")
@@ -179,7 +179,7 @@ class FamilyView(MutableMapping[K, V]):
     def clear(self) -> None:
         """Remove every key of the family, all at once.
 
-        Time: O(keys · log n). Dirties: one slot a key, the counter and the length.
+        Time: O(keys · log n). Dirties: one slot per key, the counter and the length.
         """
         self._table._clear(family_of(self._family))
 

@@ -196,8 +196,8 @@ class KeyValueTableManager:
         whose entry in the catalogue is damaged is deleted as well, with all objects that are called like its
         partitions.
 
-        Time: O(partitions), or O(objects of the space) where the entry is damaged. Dirties: two index rows a partition
-        that was written to, one item and the length of the catalogue.
+        Time: O(partitions), or O(objects of the space) where the entry is damaged. Dirties: two index rows per
+        partition that was written to, one item and the length of the catalogue.
         """
         path = table_path(scope, table)
         with self._lock:

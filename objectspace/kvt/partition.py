@@ -153,7 +153,7 @@ class Partition:
         return -1 if self._open() is None else self._counter.value
 
     def read(self, key: bytes) -> Row | None:
-        """Return what is kept of a table key, ``None`` where it does not exist."""
+        """Return what is kept of a table key, or ``None`` if it does not exist."""
         rows = self._open()
         stored = None if rows is None else rows.get(key)
         try:
@@ -188,7 +188,7 @@ class Partition:
     def write(self, changes: Sequence[Change]) -> list[int | None]:
         """Apply changes whose conditions were judged, all or none, and return their numbers; ``None`` for a removal.
 
-        Time: O(changes · log n). Dirties: one slot a change, the counter, and the length where keys come or go.
+        Time: O(changes · log n). Dirties: one slot per change, the counter, and the length where keys come or go.
         """
         if len(changes) == 1:
             return self._apply(changes)
@@ -220,7 +220,7 @@ class Partition:
 
         Nothing is read: the store may be what has failed.
 
-        Time: O(keys · log n). Dirties: one slot a key that was changed.
+        Time: O(keys · log n). Dirties: one slot per key that was changed.
         """
         rows = self._open()
         if rows is None:
@@ -252,7 +252,7 @@ class Partition:
         return None if rows is None else rows.ceiling(key)
 
     def _open(self) -> SortedDictionary[bytes, Any] | None:
-        """Return the dictionary, ``None`` where no handle has written yet."""
+        """Return the dictionary, or ``None`` if no handle has written yet."""
         if self._rows is None and self._name in self._space:
             self._take(self._space.get_sorted_dictionary(self._name))
         return self._rows

@@ -73,7 +73,7 @@ class KeyValueTable(TableCore[K, V]):
 
         A key that occurs twice is set twice, and the last value stays.
 
-        Time: O(pairs · log n). Dirties: one slot a key and the counter; where keys are new also the length.
+        Time: O(pairs · log n). Dirties: one slot per key and the counter; where keys are new also the length.
         """
         return self._versions(key_family, [Put(*pair_of(member)) for member in members_of(pairs)])
 
@@ -101,7 +101,7 @@ class KeyValueTable(TableCore[K, V]):
             BadKeyVersionError: a key has another version.
             NoSuchKeyError: a key does not exist.
 
-        Time: O(entries · log n). Dirties: one slot a key and the counter; where keys are new also the length.
+        Time: O(entries · log n). Dirties: one slot per key and the counter; where keys are new also the length.
         """
         members = [typed(entry, TableEntry) for entry in members_of(entries)]
         keys = [typed(entry.key, TableKey) for entry in members]
@@ -128,7 +128,7 @@ class KeyValueTable(TableCore[K, V]):
             BadKeyVersionError: a key has another version.
             NoSuchKeyError: a version was given, and the key does not exist.
 
-        Time: O(keys · log n). Dirties: one slot a key that exists, the counter and the length.
+        Time: O(keys · log n). Dirties: one slot per key that exists, the counter and the length.
         """
         members = [typed(key, TableKey) for key in members_of(keys)]
         self._apply(family_of(key_family), [Remove(key.key, key.version) for key in members])
@@ -146,7 +146,7 @@ class KeyValueTable(TableCore[K, V]):
             BadKeyVersionError: a key has another version, or exists although it is to be inserted.
             NoSuchKeyError: a version was given, and the key does not exist.
 
-        Time: O(members · log n). Dirties: one slot a key and the counter; where keys come or go also the length.
+        Time: O(members · log n). Dirties: one slot per key and the counter; where keys come or go also the length.
         """
         return self._apply(family_of(key_family), members_of(modifications))
 
@@ -189,7 +189,7 @@ class KeyValueTable(TableCore[K, V]):
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def get(self, key: K, key_family: str | None = None) -> TableEntry[K, V] | None:
-        """Return a key with its version and value, ``None`` where it does not exist.
+        """Return a key with its version and value, or ``None`` if it does not exist.
 
         Time: O(1) in memory; one row is read where it is not.
         """
@@ -212,7 +212,7 @@ class KeyValueTable(TableCore[K, V]):
         ]
 
     def exists(self, key: K, key_family: str | None = None) -> bool:
-        """Tell whether a key exists."""
+        """Return whether a key exists."""
         address, index = self._address(key, key_family)
         with self._lock:
             return self._partition(index).read(address) is not None
@@ -302,7 +302,7 @@ class KeyValueTable(TableCore[K, V]):
         max_keys_at_once: int = 10,
         state: IteratorState | None = None,
     ) -> PageIterator[TableKey[K]]:
-        """Return an iterator over the keys of a family between two, both included; ``None`` is no bound."""
+        """Return an iterator over the keys of a family between two, both included; ``None`` means no bound."""
         bounds = self._range_bounds(key_family, from_key, to_key)
         return self._pages(self._key_item, key_family, bounds, max_keys_at_once, state)
 
@@ -314,7 +314,7 @@ class KeyValueTable(TableCore[K, V]):
         max_entries_at_once: int = 10,
         state: IteratorState | None = None,
     ) -> PageIterator[TableEntry[K, V]]:
-        """Return an iterator over the entries of a family between two keys, both included; ``None`` is no bound."""
+        """Return an iterator over the entries of a family between two keys, both included; ``None`` means no bound."""
         bounds = self._range_bounds(key_family, from_key, to_key)
         return self._pages(self._entry_item, key_family, bounds, max_entries_at_once, state)
 
@@ -343,7 +343,7 @@ class KeyValueTable(TableCore[K, V]):
         return AsyncKeyValueTable(self)
 
     def close(self) -> None:
-        """Close the handle, which refuses work from then on; other handles are not concerned. May be done twice."""
+        """Close the handle, which refuses work from then on; other handles are not concerned. May be called twice."""
         self._is_closed = True
 
     def __enter__(self) -> KeyValueTable[K, V]:

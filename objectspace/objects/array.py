@@ -23,14 +23,14 @@ T = TypeVar("T")
 class Array(KeyedObject, Sequence[T]):
     """An array of fixed length.
 
-    It is a ``collections.abc.Sequence`` whose slots can be assigned, negative indexes and slices included.
+    It is a ``collections.abc.Sequence`` whose slots can be assigned, including by negative indexes and slices.
 
     ===================== ===========================
     method                dirties
     ===================== ===========================
     ``a[i] = v``          1 item
-    ``a[i:j] = values``   1 item an element
-    ``fill(v)``           1 item an element
+    ``a[i:j] = values``   1 item per element
+    ``fill(v)``           1 item per element
     ===================== ===========================
 
     >>> from objectspace import VolatileObjectSpace
@@ -81,13 +81,13 @@ class Array(KeyedObject, Sequence[T]):
     @overload
     def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
     def __setitem__(self, index: SupportsIndex | slice, value: Any) -> None:
-        """Assign an element, or as many as a slice has.
+        """Assign an element, or all the elements of a slice.
 
         Raises:
             IndexError: there is no such element.
-            ValueError: a slice is assigned another number of values.
+            ValueError: a slice is assigned a different number of values.
 
-        Time: O(1) an element. Dirties: one item an element.
+        Time: O(1) per element. Dirties: one item per element.
         """
         if not isinstance(index, slice):
             self._table.write(self._place(index), value)
@@ -107,7 +107,7 @@ class Array(KeyedObject, Sequence[T]):
         return self._stream()
 
     def index(self, value: Any, start: SupportsIndex = 0, stop: SupportsIndex = sys.maxsize) -> int:
-        """Return the place of the first element between two places that is equal to a value.
+        """Return the index of the first element between two indexes that is equal to a value.
 
         Raises:
             ValueError: there is none.
@@ -123,7 +123,7 @@ class Array(KeyedObject, Sequence[T]):
     def fill(self, value: T) -> None:
         """Assign one value to every element.
 
-        Time: O(n). Dirties: one item an element.
+        Time: O(n). Dirties: one item per element.
         """
         self[:] = [value] * len(self)
 
@@ -156,7 +156,7 @@ class Array(KeyedObject, Sequence[T]):
         yield from map(self._fill_in, range(following, len(self)))
 
     def _fill_in(self, place: int) -> Any:
-        """Return what a slot holds that was not assigned a moment ago: a copy each time, it may be changed in place."""
+        """Return what a slot that was unassigned a moment ago holds: a copy each time, it may be changed in place."""
         value = self._table.live.get(place, ABSENT)
         return copy.deepcopy(self._default) if value is ABSENT else value
 

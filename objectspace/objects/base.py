@@ -4,10 +4,10 @@ An object keeps two pages of edits. The open page collects what changes now. ``_
 opens a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is
 dropped, or it is given back and the next save covers it.
 
-Notes of edits may be wrong in three ways. An object has *slipped* where something changed it past all notes: a bound
-method that was kept across a save, or code in C that writes into what is a ``list`` or a ``dict``. The next save looks
-for such objects among the clean ones and has them note what changed. An object is *astray* where it has slipped so that
-the notes it has are wrong: then a save of a dirty object, too, corrects them first. An object is *torn* where an
+Notes of edits may be wrong in three ways. An object has *slipped* if something changed it without being noted: a bound
+method that was kept across a save, or C code that writes into what is a ``list`` or a ``dict``. The next save looks for
+such objects among the clean ones and has them note what changed. An object is *astray* if it has slipped in such a way
+that the notes it has are wrong: then a save corrects them first, even if the object is dirty. An object is *torn* if an
 interruption has cut an edit in two: nobody can tell what it should hold, so nothing is saved until a rollback.
 """
 
@@ -56,7 +56,7 @@ class Home(Protocol):
     """Held while a reader brings slots into memory or drops them, because many threads may read."""
 
     def touch(self, target: PersistedObject) -> None:
-        """Note that an object is about to change; refuse where nothing may change."""
+        """Note that an object is about to change; refuse if nothing may change."""
 
     def reader(self) -> Reader:
         """Return the reader of the last acknowledged state."""
@@ -68,16 +68,16 @@ class Home(Protocol):
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
 
     def account(self, target: PersistedObject, slots: int) -> None:
-        """Note that an object now holds so many slots in memory."""
+        """Note how many slots an object now holds in memory."""
 
     def make_room(self) -> None:
-        """Drop clean slots where too many are in memory, only such that no caller can be in the middle of using."""
+        """Drop clean slots if too many are in memory, but only those that no caller can be in the middle of using."""
 
     def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
 
     def let_go(self, target: PersistedObject) -> None:
-        """Make the handle of an owned object refuse all work after a rollback: its owner reads it anew."""
+        """Make the handle of an owned object refuse all work after a rollback: its owner reads it again."""
 
 
 class PersistedObject:
@@ -92,11 +92,11 @@ class PersistedObject:
     _codec: str
     """The options as they stand in the index; an owned object has none there."""
     _fresh: bool
-    """Whether the object is new: nothing of it is stored or on its way there."""
+    """Whether the object is new: nothing of it is stored or on its way to the store."""
     _was_fresh: bool | None
-    """Whether it was new at the save that is in flight; ``None`` where none is."""
+    """Whether it was new at the save that is in flight; ``None`` if none is."""
     _former: tuple[int, ...]
-    """Ids that it had before and was stored under, the last one last."""
+    """Ids that it had before and was stored under, the latest one last."""
     _accounted: int
     """How many of its slots the space counts among those in memory."""
     _metadata_stored: dict[str, str]
@@ -110,7 +110,7 @@ class PersistedObject:
     _label: ClassVar[str] = ""
     """What the variant of the class is called: see :mod:`objectspace.objects.variants`."""
     _is_torn: int = False
-    """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
+    """Whether an interruption has cut an edit in two, so that nobody can tell what the object should hold."""
 
     def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError(
@@ -155,7 +155,7 @@ class PersistedObject:
         raise AssertionError(f"{type(self).__name__} must define _turn")
 
     def _settle(self, durable: bool) -> None:
-        """End the flight: drop its page where it is durable, take it back where it is not."""
+        """End the flight: drop its page if it is durable, take it back if it is not."""
         raise AssertionError(f"{type(self).__name__} must define _settle")
 
     def _forget(self) -> None:
@@ -188,7 +188,7 @@ class PersistedObject:
                 raise
 
     def _shrink(self, *, gently: bool) -> None:
-        """Drop clean slots from memory where the kind can read them again.
+        """Drop clean slots from memory if the kind can read them again.
 
         Args:
             gently: somebody may be in the middle of using the object, an iteration for example.
@@ -213,7 +213,7 @@ class PersistedObject:
         """Note that an object that this one owns has got a new id."""
 
     def _has_slipped(self) -> bool:
-        """Tell whether the object was changed past all notes: by a bound method kept across a save, or by code in C."""
+        """Return whether the object changed without being noted: by a bound method kept across a save, or by C code."""
         return False
 
     def _require_whole(self) -> None:
@@ -229,16 +229,16 @@ class PersistedObject:
             )
 
     def _in_one_piece(self) -> InOnePiece:
-        """Do what an interruption must not cut in two: where it does, the object is not saved any more."""
+        """Do what an interruption must not cut in two: if it does, the object is no longer saved."""
         self._home.touch(self)
         return InOnePiece(self)
 
     def _is_astray(self) -> bool:
-        """Tell whether code in C has changed the object so that its notes are wrong, and a save of them would be."""
+        """Return whether C code has changed the object so that its notes are wrong, and a save of them would be too."""
         return False
 
     def _note_slip(self) -> None:
-        """Note what was changed past all notes, where the next save would not find it."""
+        """Note what changed without being noted, if the next save would not find it."""
 
     if TYPE_CHECKING:  # Each kind has its own.
 
@@ -280,7 +280,7 @@ class PersistedObject:
         return self._stored_metadata(*required)
 
     def _load_length(self) -> int:
-        """Return the stored length of an object that has no other metadata: it is found sooner than all metadata."""
+        """Return the stored length of an object that has no other metadata: quicker than finding all metadata."""
         text = self._home.reader().metadatum(self._id, "length")
         self._metadata_stored = {} if text is None else {"length": text}
         length: int = self._stored_metadata("length")["length"]
@@ -332,10 +332,10 @@ class PersistedObject:
 
 
 def unchanged(stored: Any, value: Any, text: Payload) -> bool:
-    """Tell whether a slot still holds what is stored.
+    """Return whether a slot still holds what is stored.
 
     Args:
-        stored: the stored value where it is an atom, else the :class:`Fingerprint` of its text.
+        stored: the stored value if it is an atom, else the :class:`Fingerprint` of its text.
         value: what the slot holds now.
         text: the text of ``value``.
     """
@@ -348,7 +348,7 @@ def unchanged(stored: Any, value: Any, text: Payload) -> bool:
 
 
 def alike(mine: Any, theirs: Any) -> bool:
-    """Tell whether two elements are equal as in Python's containers, where one is equal to itself, be it nan."""
+    """Return whether two elements are equal as in Python's containers, where an element equals itself, even nan."""
     return mine is theirs or bool(mine == theirs)
 
 
@@ -357,7 +357,7 @@ class Fingerprint(int):
 
 
 def item_text(item: StoredItem) -> str:
-    """Return the text of a stored item; of what is none a text that no decoder takes."""
+    """Return the text of a stored item, or a text that no decoder takes if it is not text."""
     if isinstance(item.value, str):
         return item.value
     return item.value.decode(errors="replace") if isinstance(item.value, bytes) else ""

@@ -1,4 +1,4 @@
-"""Whole columns of keys and values: what is alike is dealt with together, in a fraction of the time of one by one."""
+"""Whole columns of keys and values: what is alike is handled together, in a fraction of the time of one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALONE = frozenset({int, str, bytes})
 
 
 def texts_of(kind: type, values: list[Any]) -> list[Payload] | None:
-    """Return the texts of values of one type, ``None`` where that takes a closer look at each."""
+    """Return the texts of values of one type, or ``None`` if that takes a closer look at each."""
     if kind is str and (joined := "".join(values)).isascii():
         if joined.isprintable() and '"' not in joined and "\\" not in joined:
             return [f'"{value}"' for value in values]
@@ -27,14 +27,14 @@ def texts_of(kind: type, values: list[Any]) -> list[Payload] | None:
 
 
 def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
-    """Return the texts of dictionaries that hold nothing but what JSON has, ``None`` where one holds more."""
+    """Return the texts of dictionaries that hold nothing but what JSON has, or ``None`` if one holds more."""
     names = set(chain.from_iterable(values))
     if any(type(name) is not str or name.startswith("$") for name in names):
         return None
     held = list(chain.from_iterable(map(dict.values, values)))
     kinds = set(map(type, held))
     numbers = held if kinds == {int} else [one for one in held if type(one) is int]
-    # What has 64 bits without a sign is a number to orjson, and marked as a large one by the codec.
+    # An unsigned 64-bit integer is a number to orjson, but the codec marks it as a large one.
     if not _FLAT.issuperset(kinds) or max(numbers, default=0) > INT64_MAX:
         return None
     try:
@@ -49,7 +49,7 @@ _FLAT = frozenset({int, str, bool, type(None)})
 
 
 def are_slots(edited: Iterable[Any]) -> bool:
-    """Tell whether keys are of one type and are their own slots."""
+    """Return whether keys are of one type and are their own slots."""
     kinds = set(map(type, edited))
     if not kinds:
         return False

@@ -1,4 +1,4 @@
-"""The persisted dictionary: a real ``dict`` while it is small enough, a window on the store where it is not."""
+"""The persisted dictionary: a real ``dict`` while it is small enough, a window on the store when it is not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class Dictionary(dict[K, V], KeyedObject):
-    """A dictionary that keeps the order of insertion; one slot a key.
+    """A dictionary that keeps the order of insertion; one slot per key.
 
-    It has the methods of ``dict``. A handle whose object is new, or of which a large part has changed since the last
-    save, is *open*: it is a plain ``dict``, and the next save finds the changes by comparison. Otherwise it is
-    *watched* and notes each change. Where the object is large, only the slots in use are in memory.
+    It has the methods of ``dict``. A handle is *open* if its object is new or a large part of it has changed since the
+    last save: it is a plain ``dict``, and the next save finds the changes by comparison. Otherwise it is *watched* and
+    notes each change. If the object is large, only the slots in use are in memory.
 
     Changing a stored value in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots.
 
@@ -38,9 +38,9 @@ class Dictionary(dict[K, V], KeyedObject):
     method                       dirties
     ============================ =======================================================
     ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
-    ``update``                   1 item a key that changes
+    ``update``                   1 item per key that changes
     ``del d[k]``, ``pop``        1 item and the length
-    ``discard_many``             1 item a key that was there, and the length
+    ``discard_many``             1 item per key that was there, and the length
     ``clear``                    the items up to 32, then 2 index rows whatever the size
     ============================ =======================================================
 
@@ -56,7 +56,7 @@ class Dictionary(dict[K, V], KeyedObject):
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 
-    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:
@@ -74,7 +74,7 @@ class Dictionary(dict[K, V], KeyedObject):
     @overload
     def pop(self, key: K, default: T, /) -> V | T: ...
     def pop(self, key: K, *default: Any) -> Any:
-        """Remove a key and return its value, or the default where there is no such key.
+        """Remove a key and return its value, or the default if there is no such key.
 
         Raises:
             KeyError: there is no such key, and no default is given.
@@ -98,7 +98,7 @@ class Dictionary(dict[K, V], KeyedObject):
         Raises:
             KeyError: the dictionary is empty.
 
-        Time: O(1) in memory; O(n) where it is not.
+        Time: O(1) in memory; O(n) if it is not.
         Dirties: one item and the length.
         """
         for key in reversed(self):
@@ -110,7 +110,7 @@ class Dictionary(dict[K, V], KeyedObject):
     @overload
     def setdefault(self, key: K, default: V) -> V: ...
     def setdefault(self, key: K, default: Any = None) -> Any:
-        """Return the value of a key, set to the default where there is none.
+        """Return the value of a key, setting it to the default if there is none.
 
         Time: O(1). Dirties: one item and the length for a new key.
         """
@@ -131,9 +131,9 @@ class Dictionary(dict[K, V], KeyedObject):
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set many keys.
 
-        Time: O(changes). Dirties: one item a key that changes; for new ones also the length.
+        Time: O(changes). Dirties: one item per key that changes; for new ones also the length.
         """
-        # What is not a plain dict may run any code while it is read, a save of the space too: it is read first.
+        # Anything but a plain dict may run any code while it is read, even a save of the space: it is read first.
         changes = other if type(other) is dict and not more else dict(other, **more)
         refuse_dead(self)
         self._update(changes)
@@ -145,21 +145,21 @@ class Dictionary(dict[K, V], KeyedObject):
     @overload
     def get_many(self, keys: Sequence[K], default: T) -> list[V | T]: ...
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
-        """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.
+        """Return the value, or the default, of each of some keys: quicker than ``get`` if they are not in memory.
 
-        Time: O(keys · log n), or O(stored slots) where they are many of those stored.
+        Time: O(keys · log n), or O(stored slots) if they are many of those stored.
         """
         return self._table.read_all(keys, default)
 
     def discard_many(self, keys: Iterable[K]) -> None:
-        """Remove those of some keys that are there: quicker than one by one.
+        """Remove whichever of some keys are there: quicker than one by one.
 
         Raises:
             TypeError: a key is not hashable; nothing is removed then.
 
-        Time: O(keys). Dirties: one item a key that is removed, and the length.
+        Time: O(keys). Dirties: one item per key that is removed, and the length.
         """
-        unwanted = list(dict.fromkeys(keys))  # It may run any code while it is read.
+        unwanted = list(dict.fromkeys(keys))  # Reading it may run any code.
         refuse_dead(self)
         self._close()
         self._table.delete_all(unwanted)
@@ -187,7 +187,7 @@ class Dictionary(dict[K, V], KeyedObject):
         """Remove every key.
 
         Time: O(1) slots written beyond 32 of them.
-        Dirties: one item a key up to 32 stored keys, two index rows beyond.
+        Dirties: one item per key up to 32 stored keys, two index rows beyond that.
         """
         self._close()
         self._table.clear()
@@ -251,7 +251,7 @@ class Dictionary(dict[K, V], KeyedObject):
         for key in islice(dict.keys(self), len(twin), None):
             if key not in table.edits:
                 table.add_key(key)
-        self._twin, self.__class__ = None, _Watched  # At last, so that an interruption leaves it to be done again.
+        self._twin, self.__class__ = None, _Watched  # Last, so that it is done again after an interruption.
 
     def _note_removed(self, twin: dict[Any, Any]) -> None:
         """Note the keys that were removed while nothing was noted, and drop them from the twin.
@@ -310,7 +310,7 @@ class Dictionary(dict[K, V], KeyedObject):
         super()._go_cold()
 
     def _warm(self) -> type:
-        # Code in C may have put values here, which does not see that the dictionary is not read yet.
+        # C code may have put values here: it does not see that the dictionary has not been read yet.
         late = dict(dict.items(self))
         super()._warm()
         for key, value in late.items():
@@ -336,7 +336,7 @@ class Dictionary(dict[K, V], KeyedObject):
 
 
 def _read_whole(other: Any) -> Any:
-    """Return what ``dict`` itself may look into: of a dictionary that is not wholly in memory a copy."""
+    """Return what ``dict`` itself may look into: a copy if a dictionary is not wholly in memory."""
     is_window = isinstance(other, _Paged) or (isinstance(other, Dictionary) and is_cold(other))
     return other.copy() if is_window else other
 
@@ -353,7 +353,7 @@ class _Watched(Dictionary[K, V]):
         table.remember_old(key)
         dict.__setitem__(self, key, value)
         self._noted += 1
-        if self._noted * limits.OPEN_SHARE > dict.__len__(self):  # Not where the method was kept from another state.
+        if self._noted * limits.OPEN_SHARE > dict.__len__(self):  # Not if the method was kept from another state.
             self._try_open()
 
     def __delitem__(self, key: K) -> None:
@@ -390,7 +390,7 @@ class _Paged(_Watched[K, V]):
         self._table.write_all(changes)
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the value of a key, or the default where there is none. Time: O(1), or one lookup in the store."""
+        """Return the value of a key, or the default if there is none. Time: O(1), or one lookup in the store."""
         value = self._table.read(key)
         return default if value is ABSENT else value
 

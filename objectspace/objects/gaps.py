@@ -1,4 +1,4 @@
-"""Where a slot table is known to have nothing in the store, so that a scan need not step over what was removed."""
+"""Where a slot table is known to have nothing in the store, so a scan need not step over what was removed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from checkpoint.reader import Reader
 from checkpoint.run import Slot
 
 _MOST_GAPS = 256
-"""How many gaps a table remembers: one for each range of which the ends are taken away."""
+"""How many gaps a table remembers: one for each range whose ends are taken away."""
 
 
 class Gaps:
     """The stretches of a slot table that scans have found empty from where they began.
 
     A gap begins with the bound of a scan and reaches up to the slot where the next one with that bound is to begin. It
-    is about what one reader sees: whatever is stored in it was removed or set since, and what was set is in memory,
-    where scans find it. When that is stored the gaps are cut there, and hold for the next reader.
+    tells what one reader sees: whatever is stored in it was removed or set since, and what was set is in memory, where
+    scans find it. When that is stored the gaps are cut there, and hold for the next reader.
 
     >>> from checkpoint import CheckpointStore
     >>> gaps, reader = Gaps(), CheckpointStore(":memory:").reader()
@@ -29,7 +29,7 @@ class Gaps:
     def __init__(self) -> None:
         self._ends: dict[tuple[Slot | None, bool], Slot] = {}
         self._reader: ref[Reader] | None = None
-        """Of whom the gaps hold, without keeping him alive; ``None`` for whoever comes next."""
+        """The reader for which the gaps hold, without keeping it alive; ``None`` for whichever comes next."""
 
     def clear(self) -> None:
         """Forget all gaps."""
@@ -56,11 +56,11 @@ class Gaps:
         return (lower, end) if reverse else (end, upper)
 
     def carry(self, first_set: Callable[[Slot | None, Slot | None, bool], Slot | None]) -> None:
-        """Have the gaps hold for the next reader, who sees what was set.
+        """Make the gaps hold for the next reader, which sees what was set.
 
         Args:
-            first_set: returns the first slot between two bounds that was set, from the upper one where that is said;
-                the bound that it would come to last does not count.
+            first_set: returns the first slot between two bounds that was set, from the upper one if so told; the bound
+                that it would reach last does not count.
 
         Time: O(gaps · log of what was set).
         """

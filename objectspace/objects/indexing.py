@@ -1,4 +1,4 @@
-"""What an index of numpy selects of an array that is kept in chunks, without an array of its size."""
+"""What a numpy index selects from an array that is kept in chunks, without making an array of its size."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """What is selected of one chunk.
+    """What is selected from one chunk.
 
     Args:
         chunk: its number, in row-major order of the chunks.
-        inside: the index of it in the chunk.
-        outside: the index of it in the selection, as that is laid out.
+        inside: its index in the chunk.
+        outside: its index in the selection as laid out.
     """
 
     chunk: int
@@ -30,10 +30,10 @@ class Selection(NamedTuple):
     """What an index selects.
 
     Args:
-        shape: of what numpy would return.
-        laid: another shape with as many elements, in which the pieces have their places.
-        pieces: of each chunk that is touched. None is looked for before it is asked for, so that whoever needs room for
-            all elements is refused it first, where there is none.
+        shape: the shape of what numpy would return.
+        laid: another shape with as many elements, in which the pieces are placed.
+        pieces: the pieces, for each chunk that is touched. None is looked for before it is asked for, so whoever needs
+            room for all elements is refused first if there is none.
     """
 
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
         chunks: the length of a chunk in each dimension.
 
     Raises:
-        IndexError: the index is out of bounds, or of no kind that numpy knows.
+        IndexError: the index is out of bounds, or of a kind that numpy does not know.
 
     Time: O(chunks touched) for integers and slices, O(elements) where there are arrays.
 
@@ -59,7 +59,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
     """
     import numpy as np
 
-    # All elements of it are one in memory, so that numpy itself judges the index and says what comes of it.
+    # All its elements are one in memory, so numpy itself judges the index and says what results.
     found: tuple[int, ...] = np.shape(np.broadcast_to(np.False_, tuple(shape))[index])
     entries = _entries(index, len(shape))
     if all(_takes_none(entry) or type(entry) is slice or _is_integer(entry) for entry in entries):
@@ -70,9 +70,9 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
 
 
 def _entries(index: Any, ndim: int) -> list[Any]:
-    """Return an index that numpy takes as one entry after the other, with a slice for each dimension left out.
+    """Return a numpy index as a list of entries, with a slice for each dimension left out.
 
-    An ellipsis that stands for none of them stays: to numpy it parts the arrays on both sides, as a slice does.
+    An ellipsis that stands for none of them stays: to numpy it separates the arrays on both sides, as a slice does.
     """
     entries = list(index) if isinstance(index, tuple) else [index]
     missing: list[Any] = [slice(None)] * (ndim - sum(map(_dimensions, entries)))
@@ -95,12 +95,12 @@ def _dimensions(entry: Any) -> int:
 
 
 def _takes_none(entry: Any) -> bool:
-    """Tell whether an entry stands for no dimension: a new axis, or an ellipsis."""
+    """Return whether an entry stands for no dimension: a new axis, or an ellipsis."""
     return entry is None or entry is ...
 
 
 def _is_integer(entry: Any) -> bool:
-    """Tell whether an entry is one integer; for numpy a truth value is none."""
+    """Return whether an entry is one integer; to numpy a truth value is not one."""
     import numpy as np
 
     if isinstance(entry, bool | np.bool_) or (
@@ -122,7 +122,7 @@ def _ranges(entries: Sequence[Any], shape: Sequence[int]) -> Iterator[range]:
 
 
 class _Part(NamedTuple):
-    """What a range selects of one chunk along one dimension."""
+    """What a range selects from one chunk along one dimension."""
 
     chunk: int
     inside: slice
@@ -130,7 +130,7 @@ class _Part(NamedTuple):
 
 
 def _parts(selected: range, size: int) -> Iterator[_Part]:
-    """Yield what a range selects of each chunk along a dimension."""
+    """Yield what a range selects from each chunk along a dimension."""
     done = 0
     while done < len(selected):
         rest = selected[done:]
@@ -146,7 +146,7 @@ def _parts(selected: range, size: int) -> Iterator[_Part]:
 
 
 def _blocks(ranges: Sequence[range], shape: Sequence[int], chunks: Sequence[int]) -> Iterator[Piece]:
-    """Yield what ranges, one a dimension, select of each chunk."""
+    """Yield what ranges, one per dimension, select from each chunk."""
     for parts in product(*map(_parts, ranges, chunks)):
         yield _block(parts, shape, chunks)
 

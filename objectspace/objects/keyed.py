@@ -25,16 +25,16 @@ _KEYED = f'{{"{KEY}":'
 class KeyedObject(PersistedObject):
     """An object of which each slot is a key with a value.
 
-    A handle is *cold* until it is touched; then it is read whole where it is small, and slot by slot where it is not.
+    A handle is *cold* until it is touched; then it is read whole if it is small, and slot by slot if it is not.
     """
 
     _table: SlotTable
     _is_ranked = False
     _counts_slots = True
     _is_plain = True
-    """Whether the text of a slot is that of its value, where the slot tells the key."""
+    """Whether the text of a slot is that of its value, if the slot tells the key."""
     _key_prefix: str | None = _KEYED
-    """How the text of a slot begins that tells the key, which the slot does not; ``None`` where more of it counts."""
+    """How the text of a slot begins if it tells the key, which the slot does not; ``None`` if more of it counts."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._table = SlotTable(self, self._body(), is_ranked=self._is_ranked)
@@ -43,7 +43,7 @@ class KeyedObject(PersistedObject):
             self._go_cold()
 
     def _body(self) -> dict[Any, Any] | None:
-        """Return the dictionary that holds the values in memory, where it is not an ordinary one."""
+        """Return the dictionary that holds the values in memory, if it is not an ordinary one."""
         return None
 
     def _configure(self, options: dict[str, Any]) -> None:
@@ -51,11 +51,11 @@ class KeyedObject(PersistedObject):
 
     def _go_cold(self) -> None:
         """Arrange that the next touch reads the object."""
-        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
+        self._sleep()  # First: if the rest is interrupted, the next touch does all of it again.
         self._table.begin_cold(0)
 
     def _warm(self) -> type:
-        """Read the metadata, and all slots where there are few and all of them are small."""
+        """Read the metadata, and all slots if there are few and all of them are small."""
         self._table.begin_cold(*self._extent())
         if self._table.is_small and not self._home.reader().has_large(self._id):
             self._load_whole()
@@ -94,7 +94,7 @@ class KeyedObject(PersistedObject):
         self._settle_metadata(durable)
 
     def _can_shrink(self, gently: bool) -> bool:
-        """Tell whether clean slots can be dropped: the store has the object, and nobody relies on having it whole."""
+        """Return whether clean slots can be dropped: the store has the object, and nobody relies on having it whole."""
         return not (self._fresh or self._was_fresh or is_cold(self) or (gently and self._table.complete))
 
     def _shrink(self, *, gently: bool) -> None:
@@ -105,7 +105,7 @@ class KeyedObject(PersistedObject):
         return dict.__len__(self._table.live)
 
     def _is_open(self) -> bool:
-        """Tell whether changes are found by comparison at the next save, not noted one by one."""
+        """Return whether changes are found by comparison at the next save, not noted one by one."""
         return False
 
     def _stored_differences(self) -> Iterable[Any]:
@@ -131,10 +131,11 @@ class KeyedObject(PersistedObject):
             raise self._unencodable("slot", key, error) from None
 
     def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
-        """Return the keys and values of stored slots: in one piece where all keys and values are plain."""
+        """Return the keys and values of stored slots: in one piece if all keys and values are plain."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if self._is_plain and {int, str}.issuperset(map(type, slots)):
-            # What is not text, no value, or more than one, and the marks of other values, are for the closer look.
+            # Anything that is not text, not a value, more than one, or has the marks of other values gets the closer
+            # look.
             with suppress(TypeError, ValueError):
                 joined = ",".join(texts)
                 values = [] if '"$' in joined else orjson.loads(f"[{joined}]")
@@ -143,7 +144,7 @@ class KeyedObject(PersistedObject):
         return [self._key_value(StoredItem(slot, text, None)) for slot, text in zip(slots, texts, strict=True)]
 
     def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
-        """Return the keys of stored slots, of whose texts there are just those that begin with the key."""
+        """Return the keys of stored slots, whose texts are given only if they begin with the key."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if not any(texts):
             return keys.from_slots(slots)

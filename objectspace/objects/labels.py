@@ -1,9 +1,9 @@
 """Order labels: numbers that keep a sequence in order, so that an insertion in the middle moves nothing.
 
-Appended elements get whole numbers one apart; an element inserted between 3 and 4 gets 3.5. SQLite sorts such labels
-as they are, and a person can read them. Where the gap between two labels is used up, the labels around it are spread
-again: the list-labelling scheme of Itai, Konheim and Rodeh (1981). It costs O(log n) new labels an insertion amortised
-at worst. Most insertions come where the last one came, so the gap there gets most of the room that there is.
+Appended elements get whole numbers one apart; an element inserted between 3 and 4 gets 3.5. SQLite sorts such labels as
+they are, and a person can read them. When the gap between two labels is used up, the labels around it are spread again:
+the list-labelling scheme of Itai, Konheim and Rodeh (1981). It costs at worst O(log n) new labels per insertion,
+amortised. Most insertions come where the last one came, so the gap there gets most of the room that there is.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ Label = int | float
 """A place in a sequence; also the slot of the element there."""
 
 _FINEST = 2.0**-51
-"""How close two labels may be, as a part of the greater one."""
+"""How close two labels may be, as a fraction of the greater one."""
 
 _HALVINGS = 50
 """How often a gap can be halved at most."""
 
 _OPEN = 0.9375
-"""The part of a neighbourhood that lies open between its labels when they are new: who inserts comes there again."""
+"""The part of a neighbourhood left open between its labels when they are new: insertions will come there again."""
 
 _PACKED = 2.0**4
-"""How many of the finest steps lie between two new labels at least."""
+"""How many of the finest steps lie at least between two new labels."""
 
 _SPARE = 16
 """How many halvings do not count: what gives hardly more room than that would be used up again at once."""
 
 
 def between(left: Label | None, right: Label | None) -> Label | None:
-    """Return a label between two neighbours, or ``None`` where there is no room.
+    """Return a label between two neighbours, or ``None`` if there is no room.
 
     Args:
-        left: the label on the left, ``None`` at the beginning of the sequence.
-        right: the label on the right, ``None`` at its end.
+        left: the label on the left, or ``None`` at the beginning of the sequence.
+        right: the label on the right, or ``None`` at its end.
 
     >>> between(3, 4), between(3, None), between(None, 0), between(3, 7)
     (3.5, 4, -1, 5)
@@ -55,15 +55,16 @@ def between(left: Label | None, right: Label | None) -> Label | None:
 def spread(before: Iterable[Label], after: Iterable[Label]) -> tuple[int, int, list[Label]]:
     """Return new labels around a gap that is used up.
 
-    Of all neighbourhoods, as far to the left as to the right or not, it takes the one with the fewest labels for each
-    insertion that will find room then.
+    Of all neighbourhoods, whether or not they reach equally far left and right, it takes the one with the fewest labels
+    for each insertion that will find room afterwards.
 
     Args:
         before: the labels before the gap, the nearest one first; no more of them are read than are needed.
         after: the labels after it, the nearest one first.
 
     Returns:
-        (left, right, new): so many labels before and after the gap become ``new``; there is room between them then.
+        (left, right, new): ``left`` labels before the gap and ``right`` after it become ``new``; then there is room
+        between them.
 
     >>> spread([0], [1e-16, 0.5])
     (1, 0, [-0.9375])
@@ -87,7 +88,7 @@ class _Side:
         self._read: list[Label] = []
 
     def ends_within(self, count: int) -> bool:
-        """Tell whether there are no more than so many labels."""
+        """Return whether there are no more than so many labels."""
         self._read += islice(self._rest, max(0, count + 1 - len(self._read)))
         return len(self._read) <= count
 
@@ -96,12 +97,12 @@ class _Side:
         return len(self._read) if self.ends_within(count) else count
 
     def beyond(self, count: int) -> Label | None:
-        """Return the label behind so many others, ``None`` where there is none."""
+        """Return the label after so many others, or ``None`` if there is none."""
         return None if self.ends_within(count) else self._read[count]
 
 
 def _offer(left: _Side, right: _Side, first: int, second: int) -> tuple[float, int, int]:
-    """Return what a neighbourhood costs, in labels for each insertion that finds room then, and how far it reaches."""
+    """Return what a neighbourhood costs, in labels for each insertion that then finds room, and how far it reaches."""
     first, second = left.within(first), right.within(second)
     low, high = _ends(left.beyond(first), right.beyond(second), first + second)
     room = (high - low) / (max(abs(low), abs(high), 1.0) * _FINEST)

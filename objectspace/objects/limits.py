@@ -1,38 +1,38 @@
-"""The sizes at which objects change how they work, in one place so that tests can reach every way with few slots."""
+"""The sizes at which objects change how they work, in one place so that tests can reach each of them with few slots."""
 
 from __future__ import annotations
 
 from checkpoint import consistency
 
 WHOLE_SLOTS = 1024
-"""Objects of at most so many slots are read whole when they are touched first."""
+"""Objects of at most this many slots are read whole when they are first touched."""
 
 PROMOTE_SHARE = 8
-"""An object of which more than one eighth was read slot by slot is read whole, where it fits."""
+"""An object of which more than one eighth was read slot by slot is read whole, if it fits."""
 
 EXPECT_SHARE = 2
-"""Reading a slot among others that are named costs as much as reading so many of them in one pass."""
+"""Reading one of several named slots costs as much as reading this many in one pass."""
 
 FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
-"""Reading so many slots that are named together costs as much as reading one slot by itself."""
+"""Reading this many slots that are named together costs as much as reading one slot by itself."""
 
 FETCH_SLOTS, FETCH_ROOM = 1024, 16
-"""How many slots that are named together are read at once: so many, or a sixteenth of what may be in memory."""
+"""How many slots that are named together are read at once: this many, or a sixteenth of what may be in memory."""
 
 PASSED_SLOTS = 16
-"""A scan that steps over so many removed slots before it finds one notes where that is, for the next one."""
+"""A scan that steps over this many removed slots before it finds one notes where that is, for the next scan."""
 
 CLEAR_ROWS = 32
-"""Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
+"""Up to this many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
 
 OPEN_SHARE = 64
-"""Once one slot in so many was noted as changed, noting no more is worth one comparison at the next save."""
+"""Once one slot in this many was noted as changed, noting no more is worth one comparison at the next save."""
 
 OPEN_SHARE_AT_ONCE = 8
-"""The same where many slots are set by one call: noting them together costs less, so it takes more of them."""
+"""The same if one call sets many slots: noting them together costs less, so it takes more of them."""
 
 DENSE_LENGTH = consistency.DENSE_LENGTH
-"""Arrays up to this length store every slot when they are stored first, as a check of a store expects it of them."""
+"""Arrays up to this length store every slot when they are first stored, as a check of a store expects of them."""
 
 FIRST_SLOTS = 16
 """How many elements at the head of a stored queue, or at the top of a stack, are read first: more only as they go."""
@@ -44,7 +44,7 @@ STACK_SLOTS = 1024
 """How many stored elements at most are brought to the top of a stack at once."""
 
 COLUMN_SLOTS = 16
-"""The rows of so many slots and more are made in whole columns where their keys and their values allow it."""
+"""The rows of this many slots or more are made in whole columns if their keys and their values allow it."""
 
 PROMOTE_CHARACTERS = 400
-"""Slots of more than that are not read in advance: of them, reading takes far longer than looking for them."""
+"""Slots of more characters than this are not read in advance: reading them takes far longer than finding them."""

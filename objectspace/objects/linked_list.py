@@ -1,4 +1,4 @@
-"""The persisted linked list: nodes in an order that their slots tell, so that no neighbour is written."""
+"""The persisted linked list: nodes in an order that their slots tell, so no neighbour is written."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 class Node(Generic[T]):
     """A node of a linked list. A removed node keeps its value, which may be set, and can be put back.
 
-    A rollback lets go of all nodes, and the list has others for what is stored. Those from before keep the values that
-    they had, and can be put into a list as new ones; until then their values cannot be set. The nodes of a list that
-    was deleted, or whose space is closed, refuse all work as the list does.
+    A rollback releases all nodes, and the list has others for what is stored. The nodes from before keep the values
+    that they had, and can be put into a list as new ones; until then their values cannot be set. The nodes of a list
+    that was deleted, or whose space is closed, refuse all work as the list does.
     """
 
     __slots__ = ("_cut_from", "_label", "_list", "_next", "_previous", "_value")
@@ -51,27 +51,27 @@ class Node(Generic[T]):
 
     @property
     def next(self) -> Node[T] | None:
-        """The next node, ``None`` at the end or where the node is in no list."""
+        """The next node, or ``None`` at the end or if the node is in no list."""
         if type(self._list) is not LinkedList:
             self._refuse_dead()
         return self._next
 
     @property
     def previous(self) -> Node[T] | None:
-        """The previous node, ``None`` at the beginning or where the node is in no list."""
+        """The previous node, or ``None`` at the beginning or if the node is in no list."""
         if type(self._list) is not LinkedList:
             self._refuse_dead()
         return self._previous
 
     @property
     def list(self) -> LinkedList[T] | None:
-        """The list that the node is in, ``None`` where it is in none."""
+        """The list that the node is in, or ``None`` if it is in none."""
         if type(self._list) is not LinkedList:
             self._refuse_dead()
         return self._list
 
     def _refuse_dead(self) -> None:
-        """Refuse where the list does: it was deleted, or its space is closed."""
+        """Refuse if the list does: it was deleted, or its space is closed."""
         if self._list is not None:
             self._list._wake_or_refuse()
 
@@ -83,11 +83,11 @@ class Node(Generic[T]):
 
 
 class LinkedList(KeyedObject, Generic[T]):
-    """A linked list; one slot a node, whose number tells its place among the others.
+    """A linked list; one slot per node, whose number tells its place among the others.
 
-    Where the reference of this kind stores the neighbours of each node, and writes them when they change, here an
-    insertion writes one row wherever it is, a removal deletes one, and a stored list cannot have a cycle.
-    A linked list is read whole when it is touched first.
+    The reference of this kind stores the neighbours of each node, and writes them when they change. Here, an insertion
+    writes one row wherever it is, a removal deletes one, and a stored list cannot have a cycle. A linked list is read
+    whole when it is first touched.
 
     ==================================== =====================================
     method                               dirties
@@ -116,12 +116,12 @@ class LinkedList(KeyedObject, Generic[T]):
 
     @property
     def first(self) -> Node[T] | None:
-        """The first node, ``None`` where the list is empty."""
+        """The first node, or ``None`` if the list is empty."""
         return self._first
 
     @property
     def last(self) -> Node[T] | None:
-        """The last node, ``None`` where the list is empty."""
+        """The last node, or ``None`` if the list is empty."""
         return self._last
 
     def add_first(self, value: T | Node[T]) -> Node[T]:
@@ -150,7 +150,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Put a value, or a node that is in no list, before a node of this list; return its node.
 
         Raises:
-            TypeError: ``node`` is no node.
+            TypeError: ``node`` is not a node.
             ValueError: ``node`` is not in this list, or the new one is in a list.
 
         Time: O(1). Dirties: one item and the length.
@@ -162,7 +162,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Put a value, or a node that is in no list, after a node of this list; return its node.
 
         Raises:
-            TypeError: ``node`` is no node.
+            TypeError: ``node`` is not a node.
             ValueError: ``node`` is not in this list, or the new one is in a list.
 
         Time: O(1). Dirties: one item and the length.
@@ -217,7 +217,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Remove a node; it keeps its value and can be put back.
 
         Raises:
-            TypeError: it is no node.
+            TypeError: it is not a node.
             ValueError: it is not in this list.
 
         Time: O(1). Dirties: one item and the length.
@@ -246,11 +246,11 @@ class LinkedList(KeyedObject, Generic[T]):
         return self._pop(self._last)
 
     def find(self, value: T) -> Node[T] | None:
-        """Return the first node with this value, ``None`` where there is none. Time: O(n)."""
+        """Return the first node with this value, or ``None`` if there is none. Time: O(n)."""
         return next((node for node in self.nodes() if alike(node.value, value)), None)
 
     def find_last(self, value: T) -> Node[T] | None:
-        """Return the last node with this value, ``None`` where there is none. Time: O(n)."""
+        """Return the last node with this value, or ``None`` if there is none. Time: O(n)."""
         node = self._last
         while node is not None and not alike(node.value, value):
             node = node._previous
@@ -259,7 +259,7 @@ class LinkedList(KeyedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every node.
 
-        Time: O(n) in memory. Dirties: one item a node up to 32, two index rows beyond.
+        Time: O(n) in memory. Dirties: one item per node up to 32, two index rows beyond that.
         """
         nodes = list(self.nodes())
         values = [node.value for node in nodes]
@@ -273,7 +273,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Yield the nodes from the first to the last.
 
         Raises:
-            RuntimeError: the next one was removed meanwhile, or a rollback has put others in place of all.
+            RuntimeError: the next one was removed meanwhile, or a rollback has replaced all of them.
         """
         node = self._first
         while node is not None:
@@ -322,7 +322,7 @@ class LinkedList(KeyedObject, Generic[T]):
         self._table.write(node._label, value)
 
     def _wake_or_refuse(self) -> None:
-        """Have a handle that has gone cold read itself, and one that is dead refuse: a node may outlive both."""
+        """Make a handle that has gone cold read itself, and a dead one refuse: a node may outlive both."""
         if type(self) is not LinkedList:
             len(self)
 
@@ -421,7 +421,7 @@ class LinkedList(KeyedObject, Generic[T]):
         return LinkedList
 
     def _go_cold(self) -> None:
-        """Let go of the nodes: each keeps its value, and is in no list, though nobody has removed it."""
+        """Release the nodes: each keeps its value, and is in no list, though nobody has removed it."""
         live = self._table.live
         for node in LinkedList.nodes(self):
             self._detach(node, live.get(node._label, node._value))

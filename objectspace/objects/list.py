@@ -1,4 +1,4 @@
-"""The persisted list: a real ``list``, of which an insertion in the middle dirties one slot."""
+"""The persisted list: a real ``list`` in which an insertion in the middle dirties one slot."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ S = TypeVar("S")
 
 
 class List(list[T], PersistedObject):
-    """A list; one slot an element.
+    """A list; one slot per element.
 
-    It has the methods of ``list``. A handle whose object is new, or of which a large part has changed since the last
-    save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is
-    *watched* and notes each change. A stored list is read whole when it is touched first; ``append``, ``extend`` and
-    ``len`` read no more than its length and its end.
+    It has the methods of ``list``. A handle is *open* if its object is new or a large part of it has changed since the
+    last save: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is *watched* and
+    notes each change. A stored list is read whole when it is first touched; only ``append``, ``extend`` and ``len``
+    read no more than its length and its end.
 
     Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots,
-    and what code in C has written past the methods: ``heapq`` is not for persisted lists, a sorted set is.
+    and also what C code has written without calling the methods: do not use ``heapq`` on a persisted list; use a sorted
+    set instead.
 
-    =============================== ======================================================
+    =============================== =======================================================
     method                          dirties
-    =============================== ======================================================
+    =============================== =======================================================
     ``l[i] = v``                    1 item
     ``append``, ``insert``          1 item and the length, wherever it is
     ``del l[i]``, ``pop``           1 item and the length, wherever it is
-    ``extend``, ``l[i:j] = values`` 1 item an element that changes, and the length
+    ``extend``, ``l[i:j] = values`` 1 item per element that changes, and the length
     ``sort``, ``reverse``           the items whose value changes
     ``clear``                       the items up to 32, then 2 index rows whatever the size
-    =============================== ======================================================
+    =============================== =======================================================
 
     >>> from objectspace import VolatileObjectSpace
     >>> l = VolatileObjectSpace().create_list("l")
@@ -59,7 +60,7 @@ class List(list[T], PersistedObject):
 
     kind = "List"
     __hash__ = None  # type: ignore[assignment]
-    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:
@@ -80,7 +81,7 @@ class List(list[T], PersistedObject):
     def insert(self, index: SupportsIndex, value: T) -> None:
         """Insert a value before ``index``.
 
-        Time: O(n) in memory, as of ``list``.
+        Time: O(n) in memory, as for ``list``.
         Dirties: one item and the length; sometimes a few neighbours.
         """
         place = _clamp(operator.index(index), len(self))
@@ -95,7 +96,7 @@ class List(list[T], PersistedObject):
         Raises:
             IndexError: there is no such element.
 
-        Time: O(n - index) in memory, as of ``list``.
+        Time: O(n - index) in memory, as for ``list``.
         Dirties: one item and the length.
         """
         place = self._place(index)
@@ -118,9 +119,9 @@ class List(list[T], PersistedObject):
     def extend(self, values: Iterable[T]) -> None:
         """Put values at the end.
 
-        Time: O(values). Dirties: one item a value, and the length.
+        Time: O(values). Dirties: one item per value, and the length.
         """
-        # What is not a plain container may run any code while it is read, a save of the space too: it is read first.
+        # Anything but a plain container may run any code while it is read, even a save of the space: it is read first.
         added = values if type(values) in (list, tuple, range) else list(values)
         if type(self) is not List:
             self._lend_append()
@@ -134,7 +135,7 @@ class List(list[T], PersistedObject):
         """Remove every element.
 
         Time: O(1) slots written beyond 32 of them.
-        Dirties: one item an element up to 32, two index rows beyond.
+        Dirties: one item per element up to 32, two index rows beyond that.
         """
         self._wake()
         if not len(self):
@@ -153,12 +154,12 @@ class List(list[T], PersistedObject):
     @overload
     def sort(self, *, key: Callable[[T], SupportsRichComparison], reverse: bool = False) -> None: ...
     def sort(self, **options: Any) -> None:
-        """Sort in place, with ``key`` and ``reverse`` as of ``list.sort``.
+        """Sort in place, with ``key`` and ``reverse`` as for ``list.sort``.
 
         Time: O(n log n). Dirties: the items whose value changes.
         """
         before = list(self)
-        found = sorted(before, **options)  # It may run any code, a save of the space too: nothing is noted before it.
+        found = sorted(before, **options)  # It may run any code, even a save of the space: nothing is noted before it.
         if len(self) != len(before):
             self[:] = before
             raise ValueError("list modified during sort")
@@ -228,21 +229,21 @@ class List(list[T], PersistedObject):
     _place = placed
 
     def _watch(self) -> bool:
-        """Prepare a change that must be noted; tell whether it must."""
+        """Prepare a change that may have to be noted; return whether it must be."""
         self._home.touch(self)
         self._close()
         self._note_tail()
         return not self._fresh
 
     def _note_tail(self) -> None:
-        """Give the elements that were appended since the last look their labels."""
+        """Give labels to the elements that were appended since the last look."""
         if self._is_astray():
             self._note_slip()
         if not self._fresh:
             self._sequence.append(list.__len__(self) - len(self._sequence.labels))
 
     def _lend_append(self) -> None:
-        """Prepare for appending: elements beyond the labels are new, and nothing more is noted of them till a save."""
+        """Prepare for appending: elements beyond the labels are new, and nothing more is noted of them until a save."""
         self._home.touch(self)
         if self._is_astray():
             self._note_slip()
@@ -278,7 +279,7 @@ class List(list[T], PersistedObject):
         twin, sequence = self._twin, self._sequence
         if twin is None:
             return
-        if sequence.is_torn:  # By an interruption of this: the list is written anew.
+        if sequence.is_torn:  # This was interrupted: the list is written again.
             self._twin, self.__class__ = None, _Watched
             return
         changed = list(compress(range(len(twin)), map(is_not, twin, self)))
@@ -295,14 +296,14 @@ class List(list[T], PersistedObject):
         self._twin, self.__class__ = None, _Watched
 
     def _replace(self, target: list[Any], start: int, stop: int, values: list[T]) -> None:
-        """Put values in place of a part of the elements, which ``target`` holds: of no more than differs."""
+        """Replace a part of the elements, which ``target`` holds, with values: no more of it than differs."""
         old = list.__getitem__(target, slice(start, stop))
         head = _common(old, values)
         tail = _common(old[head:][::-1], values[head:][::-1])
         self._splice(target, start + head, stop - tail, values[head : len(values) - tail])
 
     def _splice(self, target: list[Any], start: int, stop: int, values: list[T]) -> None:
-        """Put values in place of a slice: element by element as far as it goes, then remove or insert the rest."""
+        """Replace a slice with values: element by element as far as it goes, then remove or insert the rest."""
         sequence, shared = self._sequence, min(stop - start, len(values))
         for place, new in enumerate(values[:shared], start):
             old = list.__getitem__(target, place)
@@ -313,9 +314,9 @@ class List(list[T], PersistedObject):
         list.__delitem__(target, slice(start + shared, stop))
         sequence.ended()
         if start + shared == list.__len__(target):
-            sequence.is_torn = target is not self  # A twin that is longer than its labels would be found by nobody.
+            sequence.is_torn = target is not self  # Nobody would find a twin that is longer than its labels.
             list.extend(target, values[shared:])
-            sequence.append(len(values) - shared)  # At last: elements without labels are found, but no labels alone.
+            sequence.append(len(values) - shared)  # Last: elements without labels are found, but no labels alone.
             return
         for place, new in enumerate(values[shared:], start + shared):
             sequence.insert(place, target)
@@ -369,7 +370,7 @@ class List(list[T], PersistedObject):
     def _read_rest(self) -> None:
         """Put the stored elements that are not in memory before those that are.
 
-        What is in memory is what was appended since the length was read. A list that is all unread may hold elements as
+        What is in memory is what was appended since the length was read. A wholly unread list may hold elements as
         well, without labels: a bound ``append`` that was kept from before has put them there.
         """
         labels: list[Any] = []
@@ -392,7 +393,7 @@ class List(list[T], PersistedObject):
             raise
 
     def _read_end(self) -> None:
-        """Read so much of an unread list that it can be appended to."""
+        """Read as much of an unread list as it takes to append to it."""
         with self._home.mutex:
             if not is_cold(self):
                 return
@@ -406,7 +407,7 @@ class List(list[T], PersistedObject):
             become(self, _Unread, "partial", List._wake_rest)
 
     def _label_of_last(self, slot: Slot | None) -> Label:
-        """Return the slot of the last stored element, which is a number where all are: SQLite sorts text behind."""
+        """Return the slot of the last stored element, which is a number if all are: SQLite sorts text after numbers."""
         if not isinstance(slot, int | float):
             self._damaged(slot, slot, "expected the label of an element, a number")
         return slot
@@ -421,7 +422,7 @@ class List(list[T], PersistedObject):
                 self._home.account(self, self._held())
 
     def _read(self, page: Sequence[tuple[Slot, Payload]]) -> list[Any]:
-        """Return the elements of stored rows; of those that may be changed in place, remember what they were."""
+        """Return the elements of stored rows; remember what those that may be changed in place were."""
         values = decode_together([value for _, value in page])
         if values is not None and ATOMS.issuperset(map(type, values)):
             return values
@@ -445,7 +446,7 @@ class List(list[T], PersistedObject):
         return self._sequence.is_torn or list.__len__(self) != len(self._sequence.labels)
 
     def _is_astray(self) -> bool:
-        """Tell whether the length has changed past all notes; elements at the end are none of that after an append."""
+        """Return whether the length changed without being noted; after an append, elements at the end do not count."""
         if self._sequence.is_torn and not self._fresh:
             return True
         added = list.__len__(self) - len(self._sequence.labels)
@@ -455,7 +456,7 @@ class List(list[T], PersistedObject):
         self._wake_rest()
         sequence = self._sequence
         if sequence.is_torn or list.__len__(self) < len(sequence.labels) or sequence.saved_page is not None:
-            # Which labels were those of the elements that are gone, or what the save will have stored, nobody can tell.
+            # Nobody can tell which labels the elements that are gone had, or what the save will have stored.
             self._start_anew()
             return
         for item in list(self._home.reader().items(self._id)):
@@ -469,9 +470,9 @@ class List(list[T], PersistedObject):
         return list.__len__(self)
 
     def _stored_differences(self) -> Iterable[Any]:
-        """Yield the indexes of what is not as it is stored although nothing has noted that.
+        """Yield the indexes of what differs from what is stored although nothing has noted that.
 
-        Time: O(n), all of it read from the store: code in C that writes into a list leaves no other trace.
+        Time: O(n), all of it read from the store: C code that writes into a list leaves no other trace.
         """
         sequence = self._sequence
         if self._fresh or self._twin is not None or not list.__len__(self) or self._is_astray():
@@ -488,7 +489,7 @@ class List(list[T], PersistedObject):
                 yield self._unread + sequence.place(label)
 
     def _is_unlike(self, label: Any, text: str) -> bool:
-        """Tell whether an element is another one than the stored text says."""
+        """Return whether an element differs from what the stored text says."""
         return text != self._encode(list.__getitem__(self, self._sequence.place(label)), label)
 
     def _check(self) -> None:
@@ -501,7 +502,7 @@ class List(list[T], PersistedObject):
 
 
 def _read_whole(other: Any) -> Any:
-    """Return what ``list`` itself may look into: of a list that is not wholly in memory a copy."""
+    """Return what ``list`` itself may look into: a copy if a list is not wholly in memory."""
     return list(other) if isinstance(other, _Unread) else other
 
 
@@ -539,7 +540,7 @@ class _Watched(List[T]):
             list.__delitem__(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if type(self) is not _Watched:  # The method was kept, and nothing is noted now, or nothing read.
+        if type(self) is not _Watched:  # The method was kept, and nothing is noted now, or nothing is read.
             self[index] = value
             return
         sequence = self._sequence
@@ -588,7 +589,7 @@ class _Watched(List[T]):
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Tell whether a slot is assigned what it holds; a value that may have been changed in place never is."""
+    """Return whether a slot is assigned what it holds; a value that may have been changed in place never is."""
     return old is new and type(old) in ATOMS
 
 
@@ -602,7 +603,7 @@ def _common(left: list[Any], right: list[Any]) -> int:
 
 @named_as(List)
 class _Unread(List[T]):
-    """A list of which nothing was read, or no more than is needed to append to it; what else is asked for reads it."""
+    """A list of which nothing was read, or no more than is needed to append to it; anything else reads it."""
 
     _unguarded = frozenset(("append", "extend", "__iadd__", "__len__"))
 
@@ -613,7 +614,7 @@ class _Unread(List[T]):
         list.append(self, value)
 
     def extend(self, values: Iterable[T]) -> None:
-        """Put values at the end. Time: O(values). Dirties: one item a value, and the length."""
+        """Put values at the end. Time: O(values). Dirties: one item per value, and the length."""
         added = values if type(values) in (list, tuple, range) else list(values)
         self._read_end()
         List.extend(self, added)

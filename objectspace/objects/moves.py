@@ -8,8 +8,9 @@ from typing import Any
 class Moving:
     """Counts in ``_moves`` of an object when its elements begin to move from part to part, and when they are at rest.
 
-    The number is odd while they move. Who has read several parts, and finds it odd or changed, reads them again under
-    the mutex of the space, which whoever moves them has: so nobody needs the mutex as long as all are at rest.
+    The number is odd while they move. Whoever has read several parts and finds the number odd or changed reads them
+    again under the mutex of the space, which whoever moves them holds. So nobody needs the mutex as long as all are at
+    rest.
 
     Args:
         target: the object.
@@ -24,5 +25,5 @@ class Moving:
         self._target._moves |= 1
 
     def __exit__(self, *exception: object) -> None:
-        # What was interrupted before it came to this is odd still: it gets even all the same.
+        # If it was interrupted before this, the number is still odd: it gets even all the same.
         self._target._moves = (self._target._moves | 1) + 1

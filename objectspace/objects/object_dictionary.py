@@ -17,7 +17,7 @@ from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KEY, VALUE, KeyedObject
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
-if TYPE_CHECKING:  # Type checkers know these libraries by themselves: they need not be installed.
+if TYPE_CHECKING:  # Type checkers know these libraries on their own: they need not be installed.
     from _typeshed import SupportsKeysAndGetItem
     from typing_extensions import TypeVar as _DefaultedTypeVar
 
@@ -31,18 +31,18 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 NOTHING: Any = object()
-"""Stands for the contents of an object that is made empty."""
+"""Stands for the contents of an object that is created empty."""
 
 
 class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
-    """A dictionary whose values are persisted objects of one kind; one slot a key, and the slots of each value.
+    """A dictionary whose values are persisted objects of one kind; one slot per key, and the slots of each value.
 
     The objects belong to the dictionary: each is saved slot by slot, and deleted with its key. ``d.setdefault(key)``
-    returns the object of a key, made where there is none; assigning a plain container makes an object with its
-    contents. An object that is removed or dropped by a rollback refuses work: ask the dictionary for it again. What
-    ``pop`` and ``popitem`` return are plain copies of objects, which work on.
+    returns the object of a key, creating it if there is none; assigning a plain container makes an object with its
+    contents. An object that is removed or dropped by a rollback refuses work: ask the dictionary for it again. ``pop``
+    and ``popitem`` return plain copies of objects, which remain usable.
 
-    In type hints it is ``ObjectDictionary[str, List[int]]``, or ``ObjectDictionary[str]`` where the kind of its objects
+    In type hints it is ``ObjectDictionary[str, List[int]]``, or ``ObjectDictionary[str]`` if the kind of its objects
     does not matter.
 
     ============================ ====================================================
@@ -70,7 +70,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters: Any) -> Any:
-            """Return what a type hint means, also without the kind of the objects."""
+            """Return what a type hint means, with or without the kind of the objects."""
             return super().__class_getitem__(parameters if isinstance(parameters, tuple) else (parameters, Any))
 
     def _configure(self, options: dict[str, Any]) -> None:
@@ -90,11 +90,11 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         return value  # type: ignore[no-any-return]
 
     def __setitem__(self, key: K, contents: Any) -> None:
-        """Put a new object with these contents in place of what the key has.
+        """Set a key to a new object with these contents, in place of what it has.
 
         Raises:
-            TypeError: the contents are a persisted object, which has a place of its own, or no contents of its kind.
-            ValueError: they are no pairs where those are expected.
+            TypeError: the contents are a persisted object, which has a place of its own, or not contents of its kind.
+            ValueError: they are not pairs although pairs are expected.
 
         Time: O(contents). Dirties: one item, and the slots of the new object.
         """
@@ -110,12 +110,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         **more: Any,
     ) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """Put new objects with these contents in place of what the keys have, or none of them where one is refused.
+        """Set keys to new objects with these contents, in place of what they have, or none of them if one is refused.
 
         Raises:
-            TypeError: as of an assignment.
+            TypeError: as for an assignment.
 
-        Time: O(contents). Dirties: one item a key, and the slots of the new objects.
+        Time: O(contents). Dirties: one item per key, and the slots of the new objects.
         """
         made: dict[K, PersistedObject] = {}
         try:
@@ -140,7 +140,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
                 self._kill(present)
 
     def _made(self, key: K, contents: Any) -> PersistedObject:
-        """Return a new object with these contents for a key; what the key has where that is given."""
+        """Return a new object with these contents for a key, or what the key has if that is given."""
         present = self._table.read(key)
         if contents is present:
             return present  # type: ignore[no-any-return]
@@ -157,14 +157,14 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self._home.touch(member)
         try:
             _fill(member, self._readable(key, contents))
-            refuse_dead(member)  # What the contents come from may have gone back to a checkpoint.
+            refuse_dead(member)  # What the contents come from may have rolled back to a checkpoint.
         except BaseException:
             self._kill(member)
             raise
         return member
 
     def _readable(self, key: K, contents: Any) -> Any:
-        """Return contents that an object of the kind takes; what has no values, or no pairs, is refused in words."""
+        """Return contents that an object of the kind takes; refuse with a reason what has no values, or no pairs."""
         kind = self._member
         takes_pairs = hasattr(kind, "keys") or hasattr(kind, "assigned")
         if contents is NOTHING or not (takes_pairs or hasattr(kind, "__iter__")):
@@ -172,7 +172,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         try:
             if takes_pairs:
                 return contents if type(contents) is dict else dict(contents)
-            if not hasattr(type(contents), "__iter__"):  # What has it is read once, and not twice.
+            if not hasattr(type(contents), "__iter__"):  # What has one is read once, and not twice.
                 iter(contents)
         except (TypeError, ValueError) as error:
             expected = "a mapping or pairs" if takes_pairs else "an iterable of values"
@@ -183,7 +183,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         return contents
 
     def setdefault(self, key: K, default: Any = NOTHING) -> M:
-        """Return the object of a key, made with the default contents where there is none.
+        """Return the object of a key, creating it with the default contents if there is none.
 
         Time: O(1). Dirties: one item and the length for a new key.
         """
@@ -241,7 +241,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def clear(self) -> None:
         """Remove every key and delete its object.
 
-        Time: O(1) rows beyond 32. Dirties: one item a key up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that.
         """
         members = list(self._known.values())
         with self._in_one_piece():
@@ -319,7 +319,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self._renew_members()
 
     def _renew_members(self) -> None:
-        """Put unread handles in place of those that nobody else knows: the space knows all that are dirty."""
+        """Replace handles that nobody else knows with unread ones: the space knows all that are dirty."""
         live = self._table.live
         for key in [key for key in live if not is_known_elsewhere(live, key)]:
             live[key] = self._make_member(key, live[key]._id, fresh=False)

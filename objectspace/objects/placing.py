@@ -21,7 +21,7 @@ class Ended(Protocol):
 
 
 def placed(target: Ended, index: SupportsIndex) -> int:
-    """Return the place from 0 on that an index means, which counts from the end where it is negative.
+    """Return the place, counted from 0, that an index means; a negative index counts from the end.
 
     Raises:
         IndexError: there is no such place.
@@ -34,7 +34,7 @@ def placed(target: Ended, index: SupportsIndex) -> int:
 
 
 def refuse_empty(target: Ended, method: str) -> None:
-    """Refuse what takes an element.
+    """Refuse an operation that needs an element.
 
     Raises:
         EmptyError: there is none.
@@ -44,7 +44,7 @@ def refuse_empty(target: Ended, method: str) -> None:
 
 
 def walk(target: Ended, *parts: Iterable[T]) -> Iterator[T]:
-    """Yield the elements of an object, part by part, as long as there are as many.
+    """Yield the elements of an object, part by part, as long as their number stays the same.
 
     Raises:
         RuntimeError: elements came or went since the walk began.

@@ -20,9 +20,9 @@ T = TypeVar("T")
 class Queue(PersistedObject, Generic[T]):
     """First in, first out; a slot is the absolute number of an element, counted from 0.
 
-    In memory are the elements at the head, as far as they were read, and those at the tail, as far as they were
-    enqueued lately; what lies between is in the store. From the first change after a save to the next save nothing is
-    noted any more, and ``enqueue`` is the ``append`` of a ``deque``.
+    The elements at the head, as far as they were read, and those at the tail, as far as they were enqueued lately, are
+    in memory; what lies between is in the store. From the first change after a save to the next save nothing is noted,
+    and ``enqueue`` is the ``append`` of a ``deque``.
 
     ============== =====================================================
     method         dirties
@@ -41,10 +41,10 @@ class Queue(PersistedObject, Generic[T]):
     """
 
     kind = "Queue"
-    __slots__ = ("_front", "_moves")  # Found sooner there than in a __dict__ that has methods, too.
+    __slots__ = ("_front", "_moves")  # Found sooner there than in a __dict__ that also has methods.
     __hash__ = None  # type: ignore[assignment]
     _moves: int
-    """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
+    """How often elements began or stopped moving between the parts: see :class:`~objectspace.objects.moves.Moving`."""
     _emptied: int
     """How often elements have left the back, all at once: an iteration that would go on there is refused."""
     _is_full = False
@@ -103,7 +103,7 @@ class Queue(PersistedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
         """
         if not len(self):
             return
@@ -134,7 +134,7 @@ class Queue(PersistedObject, Generic[T]):
             front, unread, emptied = self._front, self._unread, self._emptied
         yield from front
         yield from self._items(unread)
-        back = iter(self._back)  # It refuses to go on where elements leave from now on.
+        back = iter(self._back)  # It refuses to go on if elements leave from now on.
         if self._emptied != emptied:  # As many as had gone may have come.
             refuse_change(self)
         yield from back
@@ -185,7 +185,7 @@ class Queue(PersistedObject, Generic[T]):
                 self._ahead *= 2 if self._ahead < limits.QUEUE_SLOTS else 1
                 front = deque(self._items(page))
                 with Moving(self):
-                    # At once: an interruption parts them not.
+                    # At once: an interruption does not separate them.
                     self._unread, self._front = self._unread[len(page) :], front
                 self._home.account(self, self._held())
         elif not self._front:
@@ -262,7 +262,7 @@ class Queue(PersistedObject, Generic[T]):
 
     def _go_cold(self) -> None:
         self._close()
-        self._is_full = True  # Until it is empty: where that is interrupted, the next touch does it.
+        self._is_full = True  # Until it is empty: if that is interrupted, the next touch does it.
         self._sleep()
         self._empty()
 
@@ -273,7 +273,7 @@ class Queue(PersistedObject, Generic[T]):
         self._is_full = False
 
     def _warm(self) -> type:
-        # What is at the back of an empty queue has come by an ``enqueue`` that was kept over a rollback.
+        # What is at the back of an empty queue came through an ``enqueue`` that was kept across a rollback.
         if self._is_full:
             self._empty()
         stored = self._load_metadata("head", "tail")
@@ -286,7 +286,7 @@ class Queue(PersistedObject, Generic[T]):
         if self._stored == self._range():
             self._close()
             with self._home.mutex, Moving(self):
-                # Whoever is in the midst of the front reads it to its end.
+                # Whoever is in the middle of the front reads it to its end.
                 self._unread, self._front = self._stored, deque()
                 self._empty_back()
 

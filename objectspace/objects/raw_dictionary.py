@@ -128,14 +128,14 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
 
 def _are_storable(pairs: dict[Any, Any]) -> bool:
-    """Tell whether all pairs can be slots, where that is seen quickly."""
+    """Return whether all pairs can be slots, if that is seen quickly."""
     if not set(map(type, pairs)) <= {bytes} or not set(map(type, pairs.values())) <= {str}:
         return False
     return all(map(str.isascii, pairs.values())) or all(map(_is_storable, pairs.values()))
 
 
 def _is_storable(value: object) -> bool:
-    """Tell whether a value can be a payload: bytes, or text without half a surrogate pair."""
+    """Return whether a value can be a payload: bytes, or text without half a surrogate pair."""
     if type(value) is str:
         return is_utf8(value)
     return type(value) is bytes

@@ -63,7 +63,7 @@ class _Begin:
             """Whether the reader has all that there is, and nothing is to be laid over it."""
 
     def refuse_change(self) -> None:
-        """Refuse to go on where slots came or went since, or a page was turned.
+        """Refuse to go on if slots came or went since, or a page was turned.
 
         Raises:
             RuntimeError: they did.
@@ -81,7 +81,7 @@ class _Begin:
             return
         table, home = self.table, self.table.owner._home
         with home.mutex:
-            # What was cleared, saved or rolled back meanwhile has not the slots any more that were passed.
+            # What was cleared, saved or rolled back meanwhile no longer has the slots that were passed.
             if home.reader() is self.reader and table.saves == self.saves:
                 table.gaps.note(first, end, self.reader, reverse=self.reverse)
 
@@ -89,14 +89,14 @@ class _Begin:
 class _Flight:
     """The save that is on its way to the store when a scan begins, and that may arrive before the scan ends.
 
-    What it has saved is clean from then on, may be dropped from memory, and is not what the scan has read of the store.
-    Any other save ends the scan.
+    What it has saved is clean from then on, may be dropped from memory, and is not what the scan has read from the
+    store. Any other save ends the scan.
     """
 
     def __init__(self, table: SlotTable) -> None:
         self._table, self._page = table, table.saved_page
         ranks, first = table.ranks or {}, table.rank_base_before
-        # Where there is no order of insertion, not all of it is gone through.
+        # If there is no order of insertion, not all of it is gone through.
         page = (self._page or ()) if ranks else ()
         self.inserted = {key: ranks[key] for key in page if ranks.get(key, -1) >= first}
         """The ranks of those of its keys that have other ones in the store, or none."""
@@ -107,14 +107,14 @@ class _Flight:
         return self._page is not None and self._table.saved_page is not self._page
 
     def has_brought(self, key: Any) -> bool:
-        """Tell whether it has arrived, and what a key holds may be other than what was read before."""
+        """Return whether it has arrived, and what a key holds may be other than what was read before."""
         return self.has_landed and key in self._page  # type: ignore[operator]  # it is a page
 
 
 def scan(
     table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
 ) -> Iterator[Entry]:
-    """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given.
+    """Yield the slots in slot order, with ``lower <= slot <= upper`` if bounds are given.
 
     What a slot holds is looked up when its turn comes: it may have been set since the scan began.
     """
@@ -164,7 +164,7 @@ def items_of(table: SlotTable, *, reverse: bool = False) -> Iterator[tuple[Any, 
 
 
 def _in_memory(table: SlotTable, view: Callable[[dict[Any, Any]], Any], reverse: bool) -> Iterator[Any] | None:
-    """Return the iterator of a view of the slots where all are in memory, ``None`` where they are not."""
+    """Return the iterator of a view of the slots if all are in memory, else ``None``."""
     return table.of_whole(lambda live: (reversed if reverse else iter)(view(live)))
 
 
@@ -199,7 +199,7 @@ def pages_of(
 
 
 def in_pages(found: Iterable[T], size: int = FIRST_PAGE_ROWS, most: int = Reader.PAGE_ROWS) -> Iterator[list[T]]:
-    """Yield what is found in lists that grow from a size on: whoever takes little pays for little."""
+    """Yield what is found in lists that grow from a given size: whoever takes little pays for little."""
     rest = iter(found)
     while page := list(islice(rest, size)):
         yield page
@@ -238,7 +238,7 @@ def _unless_changed(begin: _Begin, pages: Iterator[list[T]]) -> Iterator[list[T]
 
 
 def _settled_pairs(begin: _Begin, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
-    """Yield the keys and values of some pages of the store, decoded a page at a time."""
+    """Yield the keys and values of some pages of the store, decoded page by page."""
     table, live = begin.table, begin.table.live
     for page in pages:
         found = table.owner._pairs_of(page)
@@ -278,7 +278,7 @@ def _settled_pages(begin: _Begin, pages: Iterator[list[tuple[Slot, Payload]]]) -
 
 
 def _as_changed(table: SlotTable, pair: tuple[Any, Any], row: StoredRow) -> Iterator[tuple[Any, Any]]:
-    """Yield a pair as it is after it was read; nothing where it is gone, or has come back at another place."""
+    """Yield a pair as it is after it was read; nothing if it is gone, or has come back at another place."""
     key = pair[0]
     known = dict.get(table.live, key, ABSENT)
     if not table.complete and not table.is_dirty(key):
@@ -318,7 +318,7 @@ def _stream_new(begin: _Begin) -> Iterator[Entry]:
     assert table.ranks is not None
     begin.refuse_change()
     with table.owner._home.mutex:  # What is acknowledged meanwhile may be dropped, and its ranks too.
-        # What was put into a set past all notes has no rank yet: it is the newest.
+        # What was put into a set without being noted has no rank yet: it is the newest.
         ranks = {key: table.ranks.get(key, table.next_rank) for key in _dirty_keys(table)}
         new = {key: rank for key, rank in ranks.items() if rank >= begin.first_new}
         if flight.has_landed:
@@ -372,7 +372,7 @@ def _stored_items(begin: _Begin) -> Iterator[StoredItem]:
 def _stored_rows(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[ReadRow]:
     """Yield the rows of slots, those of removed ones too, in pages that grow: most scans end early.
 
-    Where a checkpoint is acknowledged meanwhile, the next page is read from the new state.
+    If a checkpoint is acknowledged meanwhile, the next page is read from the new state.
     """
     home, last, page_rows = table.owner._home, None, FIRST_PAGE_ROWS
     while True:

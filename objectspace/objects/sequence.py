@@ -21,7 +21,7 @@ class Sequenced:
 
     Invariants: ``labels`` increases strictly; a label of ``edits`` is in ``labels``; one of ``gone`` is not; both hold
     what is stored of their labels. ``saved_page`` holds the same of the page that is being committed. ``strays`` holds
-    what is stored of labels whose value was written past all notes: an edit of such a label is wrong about that.
+    what is stored of labels whose value was written without being noted: an edit of such a label is wrong about that.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Sequenced:
 
     def stored(self, label: Label, value: Any) -> Any:
         """Return what is stored of an element: an atom, or the fingerprint of another value."""
-        # No text has the fingerprint -1: what is there without one has come past all notes, and is written over.
+        # No text has the fingerprint -1: what is there without one came without being noted, and is written over.
         return value if type(value) in ATOMS else Fingerprint(self.prints.get(label, -1))
 
     def set(self, place: int, old: Any) -> None:
@@ -105,7 +105,7 @@ class Sequenced:
             self.prints.pop(label, None)
 
     def ended(self) -> None:
-        """Note that the elements are as the last insertion or removal has said that they would be."""
+        """Note that the elements are as the last insertion or removal said they would be."""
         self.is_torn = False
 
     def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
@@ -149,7 +149,7 @@ class Sequenced:
         self.edits, self.gone, self.strays = {}, {}, {}
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
-        """Drop the page in flight, or take it back where it is not durable."""
+        """Drop the page in flight, or take it back if it is not durable."""
         page, self.saved_page = self.saved_page or {}, None
         if durable:
             return

@@ -31,7 +31,7 @@ _STEADY = frozenset({list, tuple, range, set, frozenset})
 
 
 def _of_sets(operator: F) -> F:
-    """Return an operator that takes sets only, as those of ``set`` do: its methods take what can be iterated over."""
+    """Return an operator that takes sets only, as those of ``set`` do: its methods take any iterable."""
 
     @wraps(operator)
     def _operate(self: Any, other: object) -> Any:
@@ -56,16 +56,16 @@ class SetMethods(MutableSet[T]):
         Raises:
             KeyError: it is not there.
 
-        Time: as of ``discard``. Dirties: one item and the length.
+        Time: as for ``discard``. Dirties: one item and the length.
         """
         if value not in self:
             raise KeyError(value)
         self.discard(value)
 
     def update(self, *others: Iterable[T]) -> None:
-        """Add the elements of all others, or none where one is refused.
+        """Add the elements of all others, or none if one is refused.
 
-        Time: as of ``add`` for each element of the others. Dirties: one item a new element, and the length.
+        Time: as for ``add`` for each element of the others. Dirties: one item per new element, and the length.
         """
         wanted = dict.fromkeys(value for other in others for value in list(other))
         self._change([value for value in wanted if value not in self], ())
@@ -73,33 +73,34 @@ class SetMethods(MutableSet[T]):
     def difference_update(self, *others: Iterable[Any]) -> None:
         """Remove the elements of all others.
 
-        Time: as of ``discard`` for each of them. Dirties: one item an element removed, and the length.
+        Time: as for ``discard`` for each of them. Dirties: one item per element removed, and the length.
         """
         for other in others:
             for value in list(other):
                 self.discard(value)
 
     def intersection_update(self, *others: Iterable[Any]) -> None:
-        """Keep only what all others have too.
+        """Keep only what all others have as well.
 
-        Time: O(n) and the elements of the others, and as of ``discard`` for each element removed.
-        Dirties: one item an element removed, and the length.
+        Time: O(n) and the elements of the others, and as for ``discard`` for each element removed.
+        Dirties: one item per element removed, and the length.
         """
         kept = self.intersection(*others)
         for value in [value for value in self if value not in kept]:
             self.discard(value)
 
     def symmetric_difference_update(self, other: Iterable[T]) -> None:
-        """Add what only the other has and remove what both have, or change nothing where an element is refused.
+        """Add what only the other has and remove what both have, or change nothing if an element is refused.
 
-        Time: as of ``add`` or ``discard`` for each element of the other. Dirties: one item an element, and the length.
+        Time: as for ``add`` or ``discard`` for each element of the other. Dirties: one item per element, and the
+        length.
         """
         wanted = dict.fromkeys(other)
         there = {value for value in wanted if value in self}
         self._change([value for value in wanted if value not in there], there)
 
     def _change(self, added: Iterable[T], removed: Iterable[T]) -> None:
-        """Add what is not there and remove what is; where adding fails, all is as it was."""
+        """Add what is not there and remove what is; if adding fails, all is as it was."""
         done: list[T] = []
         try:
             for value in added:
@@ -129,15 +130,15 @@ class SetMethods(MutableSet[T]):
         return set(self).symmetric_difference(other)
 
     def issubset(self, other: Iterable[Any]) -> bool:
-        """Tell whether the other has every element."""
+        """Return whether the other has every element."""
         return set(self).issubset(other)
 
     def issuperset(self, other: Iterable[Any]) -> bool:
-        """Tell whether every element of the other is here."""
+        """Return whether every element of the other is here."""
         return all(value in self for value in other)
 
     def isdisjoint(self, other: Iterable[Any]) -> bool:
-        """Tell whether no element of the other is here."""
+        """Return whether no element of the other is here."""
         return not any(value in self for value in other)
 
     def copy(self) -> set[T]:
@@ -219,7 +220,7 @@ class MemberCodec(KeyedObject):
 
 
 class Set(MemberCodec, SetMethods[T]):
-    """A set that keeps the order of insertion; one slot an element.
+    """A set that keeps the order of insertion; one slot per element.
 
     It has the methods of ``set``. From the first change after a save to the next save or removal, ``add`` is a method
     of the ``dict`` that holds the elements.
@@ -241,10 +242,10 @@ class Set(MemberCodec, SetMethods[T]):
     """
 
     kind = "Set"
-    __slots__ = ("_table",)  # Found sooner there than in a __dict__ that has methods, too.
+    __slots__ = ("_table",)  # Found sooner there than in a __dict__ that also has methods.
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
-    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:
@@ -270,7 +271,7 @@ class Set(MemberCodec, SetMethods[T]):
             self._table.write(value, None)
 
     def discard(self, value: T) -> None:
-        """Remove an element where it is there.
+        """Remove an element if it is there.
 
         Time: O(1). Dirties: one item and the length.
         """
@@ -285,10 +286,11 @@ class Set(MemberCodec, SetMethods[T]):
     def update(self, *others: Iterable[T]) -> None:
         """Add the elements of all others.
 
-        Time: O(elements). Dirties: one item a new element, and the length.
+        Time: O(elements). Dirties: one item per new element, and the length.
         """
         for other in others:
-            # What is no plain container may run any code while it is read, a save of the space too: it is read first.
+            # Anything but a plain container may run any code while it is read, even a save of the space: it is read
+            # first.
             added = other if type(other) in _STEADY else dict.fromkeys(other)
             if self._table.complete:
                 self._open()
@@ -312,7 +314,7 @@ class Set(MemberCodec, SetMethods[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
         """
         self._close()
         self._table.clear()
@@ -377,7 +379,7 @@ class Set(MemberCodec, SetMethods[T]):
         return (self._table.complete or is_cold(self)) and dict.__len__(self._table.live) != self._table.count
 
     def _warm(self) -> type:
-        late = list(self._table.live)  # They have come by an ``add`` that was kept over a rollback.
+        late = list(self._table.live)  # They came through an ``add`` that was kept across a rollback.
         warm = super()._warm()
         if late:
             self._load_whole()

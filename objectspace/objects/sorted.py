@@ -1,4 +1,4 @@
-"""What the sorted kinds share: keys in order, in memory where all are there and through SQLite where they are not."""
+"""What the sorted kinds share: keys in order, in memory if all are there and through SQLite if they are not."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
     str: str.isascii,
     bytes: lambda key: True,
 }
-"""Tells of a key of a type whose keys all compare whether its place in the order of slots is clear at once."""
+"""Tells, for a key of a type whose keys all compare, whether its place in the order of slots is clear at once."""
 
 
 _ALL_COMPARE: list[set[type]] = [{int}, {str}, {bytes}]
-"""Types of keys of which each has a place, or none has: one that is refused is the first."""
+"""Types of which every key has a place, or none has: one that is refused is the first."""
 
 
 class SortedObject(KeyedObject):
     """An object whose keys are in order.
 
-    The keys of one object must be comparable with each other in Python. In the store the order is that of the slots,
-    so that a large object is read in order without being in memory. Integers beyond 64 bits, Decimals, and times that
-    the clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole,
-    and a metadata row says so from the first one on.
+    The keys of one object must be comparable with each other in Python. In the store the order is that of the slots, so
+    a large object is read in order without being in memory. Integers beyond 64 bits, Decimals, and times that the
+    clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole, and
+    a metadata row says so from the first one on.
     """
 
     _sorted: SortedList | None
-    """The keys in order, as they were before ``_unsorted`` came and ``_removed`` went; ``None`` where they must be
-    ordered anew, and in a change."""
+    """The keys in order, as they were before ``_unsorted`` came and ``_removed`` went; ``None`` if they must be ordered
+    again, and during a change."""
     _in_slot_order: bool
     _changes = 0
     """How often keys came or went: an iteration over those in memory goes on as long as this is the same."""
@@ -61,7 +61,7 @@ class SortedObject(KeyedObject):
         self._simple: type | None = None
 
     def _forget_order(self) -> None:
-        """Have the keys ordered anew when their order is asked for."""
+        """Have the keys ordered again when their order is asked for."""
         self._sorted = None
         self._unsorted: list[Any] = []
         self._removed: list[Any] = []
@@ -82,7 +82,7 @@ class SortedObject(KeyedObject):
             self._sorted = None
             if order is not None:
                 self._bring_up(order)
-            if order is None or len(order) != len(self._table.live):  # An edit was interrupted in its midst.
+            if order is None or len(order) != len(self._table.live):  # An edit was interrupted halfway.
                 order = _in_order(self._table.live)
             self._sorted, self._unsorted, self._removed = order, [], []
         return order
@@ -146,7 +146,7 @@ class SortedObject(KeyedObject):
         table.live[key] = value
 
     def _put_with_care(self, key: Any, value: Any) -> None:
-        """Set the value of a key of which it is not clear yet that it has a place among the others."""
+        """Set the value of a key that is not yet known to have a place among the others."""
         if self._table.read(key) is not ABSENT:
             self._table.write(key, value)
         else:
@@ -162,7 +162,7 @@ class SortedObject(KeyedObject):
             self._put_fetched(pairs)
 
     def _put_fetched(self, pairs: dict[Any, Any]) -> None:
-        """Set the values of many keys, of which those that are not in memory are not stored."""
+        """Set the values of many keys; those of them that are not in memory are not stored."""
         table = self._table
         if not any(map({*map(type, pairs)}.__le__, _ALL_COMPARE)):
             self._require_places([key for key in pairs if key not in table.live])
@@ -192,7 +192,7 @@ class SortedObject(KeyedObject):
         self._simple = type(key) if type(key) in _HAS_PLACE else None
 
     def _require_places(self, new: list[Any]) -> None:
-        """Refuse keys of which one has no place among the others, before any of them is there."""
+        """Refuse keys if one of them has no place among the others, before any of them is there."""
         for key in new:
             self._check_new(key)
         _ = sorted(new)
@@ -210,7 +210,7 @@ class SortedObject(KeyedObject):
             _ = key < self._sample
 
     def _take(self, key: Any) -> Any:
-        """Remove a key and return its value, :data:`ABSENT` where it is not there."""
+        """Remove a key and return its value, :data:`ABSENT` if it is not there."""
         if not self._table.complete:
             value = self._table.delete(key)
             self._changes += value is not ABSENT
@@ -250,7 +250,7 @@ class SortedObject(KeyedObject):
         *,
         reverse: bool = False,
     ) -> Iterator[Any]:
-        """Yield the keys between two bounds in order; ``None`` is no bound.
+        """Yield the keys between two bounds in order; ``None`` means no bound.
 
         Raises:
             RuntimeError: keys came or went since the last one.
@@ -314,7 +314,7 @@ class SortedObject(KeyedObject):
                 yield found
 
     def _order_in_memory(self) -> SortedList | None:
-        """Return the keys in order where all are in memory, ``None`` where they are not.
+        """Return the keys in order if all are in memory, else ``None``.
 
         It is asked when an iteration begins, not when it was made: a checkpoint or a rollback may have come between.
         """
@@ -335,7 +335,7 @@ class SortedObject(KeyedObject):
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")
 
     def _bound(self, key: Any, beyond: float) -> Slot | None:
-        """Return the slot of a bound; where it has none in the order of slots one a little further out."""
+        """Return the slot of a bound, or one a little further out if it has none in the order of slots."""
         if key is None:
             return None
         bound = keys.as_bound(key)
@@ -396,7 +396,7 @@ _key = itemgetter(0)
 
 
 def _in_order(found: Iterable[Any]) -> SortedList:
-    """Return keys in order; by their bytes where Python does not order each two: ``(1, 2)`` and ``(1, "a")``."""
+    """Return keys in order, by their bytes if Python does not order every pair: ``(1, 2)`` and ``(1, "a")``."""
     try:
         return SortedList(found)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The persisted sorted dictionary: keys in order, ranges read through SQLite where it is large."""
+"""The persisted sorted dictionary: keys in order, ranges read through SQLite if it is large."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 
 class SortedDictionary(SortedObject, MutableMapping[K, V]):
-    """A dictionary in key order; one slot a key.
+    """A dictionary in key order; one slot per key.
 
     It has the methods of ``dict`` and ranges in both directions. Keys must be comparable with each other.
 
-    ============================ ======================================================
+    ============================ =======================================================
     method                       dirties
-    ============================ ======================================================
+    ============================ =======================================================
     ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
     ``put_removed``              1 item and the length
     ``del d[k]``, ``pop``        1 item and the length
-    ``discard_many``             1 item a key that was there, and the length
+    ``discard_many``             1 item per key that was there, and the length
     ``clear``                    the items up to 32, then 2 index rows whatever the size
-    ============================ ======================================================
+    ============================ =======================================================
 
     The first key that has no place in the order of slots dirties one more metadata row.
 
@@ -82,7 +82,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Raises:
             TypeError: a key has no order among the other keys.
 
-        Time: O(log n) a key. Dirties: one item a key that changes; for new keys also the length.
+        Time: O(log n) per key. Dirties: one item per key that changes; for new keys also the length.
         """
         self._put_all(dict(other, **more))
 
@@ -114,19 +114,19 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     @overload
     def get_many(self, keys: Sequence[K], default: T) -> list[V | T]: ...
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
-        """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.
+        """Return the value, or the default, of each of some keys: quicker than ``get`` if they are not in memory.
 
-        Time: O(keys · log n), or O(stored slots) where they are many of those stored.
+        Time: O(keys · log n), or O(stored slots) if they are many of those stored.
         """
         return self._table.read_all(keys, default)
 
     def discard_many(self, keys: Iterable[K]) -> None:
-        """Remove those of some keys that are there: quicker than one by one.
+        """Remove whichever of some keys are there: quicker than one by one.
 
         Raises:
             TypeError: a key is not hashable; nothing is removed then.
 
-        Time: O(log n) a key. Dirties: one item a key that is removed, and the length.
+        Time: O(log n) per key. Dirties: one item per key that is removed, and the length.
         """
         self._take_all(list(dict.fromkeys(keys)))
 
@@ -166,9 +166,9 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[K]:
-        """Yield the keys between two bounds in order; ``None`` is no bound.
+        """Yield the keys between two bounds in order; ``None`` means no bound.
 
-        Time: O(log n) for the first key, then O(1) a key.
+        Time: O(log n) for the first key, then O(1) per key.
         """
         return self._keys(lower, upper, inclusive, reverse=reverse)
 
@@ -179,9 +179,9 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[tuple[K, V]]:
-        """Yield the items between two bounds in key order; ``None`` is no bound.
+        """Yield the items between two bounds in key order; ``None`` means no bound.
 
-        Time: O(log n) for the first item, then O(1) an item.
+        Time: O(log n) for the first item, then O(1) per item.
         """
         return self._pairs(lower, upper, inclusive, reverse=reverse)
 
@@ -202,7 +202,8 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         >>> [len(page) for page in d.pages_between(1, 18)]
         [16, 2]
 
-        Time: O(log n) for the first list, then O(1) an item; less an item than one by one where it is not in memory.
+        Time: O(log n) for the first list, then O(1) per item; less per item than one by one if the dictionary is not in
+        memory.
         """
         return self._pages(lower, upper, inclusive, reverse=reverse)
 
@@ -212,7 +213,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Raises:
             IndexError: there is no such item.
 
-        Time: O(log n) in memory; O(distance from the nearer end) where the dictionary is not.
+        Time: O(log n) in memory; O(distance from the nearer end) if the dictionary is not.
         """
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
@@ -223,11 +224,11 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         return item
 
     def floor(self, key: K) -> K | None:
-        """Return the greatest key not greater than ``key``, ``None`` where there is none. Time: O(log n)."""
+        """Return the greatest key not greater than ``key``, or ``None`` if there is none. Time: O(log n)."""
         return next(self._keys(upper=key, reverse=True), None)
 
     def ceiling(self, key: K) -> K | None:
-        """Return the least key not less than ``key``, ``None`` where there is none. Time: O(log n)."""
+        """Return the least key not less than ``key``, or ``None`` if there is none. Time: O(log n)."""
         return next(self._keys(lower=key), None)
 
     def popitem(self, index: int = -1) -> tuple[K, V]:
@@ -247,7 +248,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def clear(self) -> None:
         """Remove every key.
 
-        Time: O(1) rows beyond 32. Dirties: one item a key up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that.
         """
         self._empty()
 
@@ -280,7 +281,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         raise TypeError("a SortedDictionary belongs to a space: use space.create_sorted_dictionary(name)")
 
     def _absent(self, key: object) -> Exception:
-        """Return the error of a key that is not there; None has no place among any keys, so nobody can mean it."""
+        """Return the error for a key that is not there; None has no place among any keys, so nobody can mean it."""
         if key is None:
             return TypeError(f"{self._describe()}: the key is None, which has no order: expected a key")
         return KeyError(key)

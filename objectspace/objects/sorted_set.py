@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
-    """A set in order; one slot an element.
+    """A set in order; one slot per element.
 
     It has the methods of ``set``, and ranges in both directions. Elements must be comparable with each other.
 
@@ -41,7 +41,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
     kind = "SortedSet"
     __hash__ = None  # type: ignore[assignment]
-    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:
@@ -60,7 +60,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
             self._put(value, None)
 
     def discard(self, value: T) -> None:
-        """Remove an element where it is there.
+        """Remove an element if it is there.
 
         Time: O(log n). Dirties: one item and the length.
         """
@@ -74,7 +74,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
             KeyError: the set is empty.
             IndexError: there is no such element.
 
-        Time: O(log n) in memory; O(distance from the nearer end) where the set is not.
+        Time: O(log n) in memory; O(distance from the nearer end) if the set is not.
         Dirties: one item and the length.
         """
         if not len(self):
@@ -90,7 +90,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
         """
         self._empty()
 
@@ -123,9 +123,9 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[T]:
-        """Yield the elements between two bounds in order; ``None`` is no bound.
+        """Yield the elements between two bounds in order; ``None`` means no bound.
 
-        Time: O(log n) for the first element, then O(1) an element.
+        Time: O(log n) for the first element, then O(1) per element.
         """
         return self._keys(lower, upper, inclusive, reverse=reverse)
 
@@ -160,7 +160,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
 
 class SortedSetView(SetMethods[T]):
-    """The elements of a sorted set between two bounds; what changes here changes there, and the other way round.
+    """The elements of a sorted set between two bounds; what changes here changes there, and vice versa.
 
     >>> from objectspace import VolatileObjectSpace
     >>> s = VolatileObjectSpace().create_sorted_set("s")
@@ -194,7 +194,7 @@ class SortedSetView(SetMethods[T]):
         self._source.add(value)
 
     def discard(self, value: T) -> None:
-        """Remove an element where it is there, and inside the bounds.
+        """Remove an element if it is there and inside the bounds.
 
         Time: O(log n). Dirties: one item and the length.
         """
@@ -221,17 +221,17 @@ class SortedSetView(SetMethods[T]):
     def clear(self) -> None:
         """Remove the elements inside the bounds.
 
-        Time: O(log n) an element. Dirties: one item an element, and the length.
+        Time: O(log n) per element. Dirties: one item per element, and the length.
         """
         for value in list(self):
             self._source.discard(value)
 
     def min(self) -> T:
-        """Return the least element; raises EmptyError where there is none. Time: O(log n)."""
+        """Return the least element; raise EmptyError if there is none. Time: O(log n)."""
         return _first(iter(self), self._source)
 
     def max(self) -> T:
-        """Return the greatest element; raises EmptyError where there is none. Time: O(log n)."""
+        """Return the greatest element; raise EmptyError if there is none. Time: O(log n)."""
         return _first(reversed(self), self._source)
 
     def view_between(self, lower: T, upper: T) -> SortedSetView[T]:
@@ -252,7 +252,7 @@ class SortedSetView(SetMethods[T]):
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[T]:
-        """Yield the elements between two bounds in order, as far as they are in this view; ``None`` is no bound."""
+        """Yield the elements between two bounds in order, as far as they are in this view; ``None`` means no bound."""
         is_lower_ours = lower is None or lower < self._lower  # type: ignore[operator]
         is_upper_ours = upper is None or upper > self._upper  # type: ignore[operator]
         start, stop = self._lower if is_lower_ours else lower, self._upper if is_upper_ours else upper

@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 
 class SparseArray(KeyedObject, Generic[T]):
-    """An array over all integers of 64 bits, with a default where nothing is assigned; one slot an assigned index.
+    """An array over all integers of 64 bits, with a default where nothing is assigned; one slot per assigned index.
 
     A negative index is just that: a sparse array has no end to count from. Its length is the number of assigned slots.
 
-    ====================== ======================================================
+    ====================== =======================================================
     method                 dirties
-    ====================== ======================================================
+    ====================== =======================================================
     ``a[i] = v``           1 item; for a new slot also the length
-    ``a[i:j] = values``    1 item a slot; for new slots also the length
-    ``del a[i], a[i:j]``   1 item an assigned slot, and the length
+    ``a[i:j] = values``    1 item per slot; for new slots also the length
+    ``del a[i], a[i:j]``   1 item per assigned slot, and the length
     ``clear``              the items up to 32, then 2 index rows whatever the size
-    ====================== ======================================================
+    ====================== =======================================================
 
     >>> from objectspace import VolatileObjectSpace
     >>> a = VolatileObjectSpace().create_sparse_array("a", default=0)
@@ -52,7 +52,7 @@ class SparseArray(KeyedObject, Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: Any) -> Any:
-        """Return the value of an index, or the list of a slice, whose bounds must both be given.
+        """Return the value at an index, or the list of a slice, whose bounds must both be given.
 
         Raises:
             IndexError: the index has more than 64 bits.
@@ -72,13 +72,13 @@ class SparseArray(KeyedObject, Generic[T]):
     @overload
     def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Assign an index, or as many as a slice has.
+        """Assign an index, or all the indexes of a slice.
 
         Raises:
             IndexError: the index has more than 64 bits.
-            ValueError: a slice without bounds, or with another number of values.
+            ValueError: a slice without bounds, or with a different number of values.
 
-        Time: O(1) a slot. Dirties: one item a slot; for new ones also the length.
+        Time: O(1) per slot. Dirties: one item per slot; for new ones also the length.
         """
         if not isinstance(index, slice):
             self._table.write(self._place(index), value)
@@ -92,7 +92,7 @@ class SparseArray(KeyedObject, Generic[T]):
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         """Forget what was assigned to an index or to a slice: it has the default again.
 
-        Time: O(1) a slot. Dirties: one item an assigned slot, and the length.
+        Time: O(1) per slot. Dirties: one item per assigned slot, and the length.
         """
         if not isinstance(index, slice):
             self._table.delete(self._place(index))
@@ -115,7 +115,7 @@ class SparseArray(KeyedObject, Generic[T]):
     def clear(self) -> None:
         """Forget all that was assigned.
 
-        Time: O(1) rows beyond 32. Dirties: one item a slot up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per slot up to 32, two index rows beyond that.
         """
         self._table.clear()
 
@@ -123,7 +123,7 @@ class SparseArray(KeyedObject, Generic[T]):
         return len(self._table)
 
     def __contains__(self, index: object) -> bool:
-        """Tell whether an index is assigned."""
+        """Return whether an index is assigned."""
         return self._table.read(index) is not ABSENT
 
     def __iter__(self) -> Iterator[int]:
@@ -158,7 +158,7 @@ class SparseArray(KeyedObject, Generic[T]):
         return scans.pairs_of(self._table, low, high, reverse=reverse) if low <= high else iter(())
 
     def _assigned_in_memory(self, length: int, places: list[int]) -> Iterator[tuple[int, T]]:
-        """Yield some of the slots in memory, and refuse to go on where slots came or went meanwhile."""
+        """Yield some of the slots in memory, and refuse to go on if slots came or went meanwhile."""
         live = self._table.live
         with suppress(KeyError):
             for place in places:

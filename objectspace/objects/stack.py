@@ -22,8 +22,8 @@ class Stack(PersistedObject, Generic[T]):
 
     The elements lie in three parts: at the bottom what is only in the store, above it the clean elements in memory
     (``_kept``), on top what may have changed (``_top``), with what is stored at those heights (``_below``, the highest
-    first). From the first change after a save to the next save nothing is noted any more, and ``push`` is the
-    ``append`` of a ``list``.
+    first). From the first change after a save to the next save nothing is noted, and ``push`` is the ``append`` of a
+    ``list``.
 
     ============== ======================================================
     method         dirties
@@ -42,10 +42,10 @@ class Stack(PersistedObject, Generic[T]):
     """
 
     kind = "Stack"
-    __slots__ = ("_moves", "_top")  # Found sooner there than in a __dict__ that has methods, too.
+    __slots__ = ("_moves", "_top")  # Found sooner there than in a __dict__ that also has methods.
     __hash__ = None  # type: ignore[assignment]
     _moves: int
-    """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
+    """How often elements began or stopped moving between the parts: see :class:`~objectspace.objects.moves.Moving`."""
     _raised: int
     """How often stored elements came to the top: an iteration that would go on with what lies there is refused."""
 
@@ -107,7 +107,7 @@ class Stack(PersistedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
         """
         if not len(self):
             return
@@ -218,7 +218,7 @@ class Stack(PersistedObject, Generic[T]):
         """Yield the elements of a part, as long as the numbers of the stack are as they were when the part was taken.
 
         Raises:
-            RuntimeError: elements came to the top since, or, where ``moves`` is given, moved at all.
+            RuntimeError: elements came to the top since, or, if ``moves`` is given, moved at all.
         """
         yield from part
         if self._raised != raised or moves not in (None, self._moves):
@@ -306,7 +306,7 @@ class Stack(PersistedObject, Generic[T]):
         if count > 0:
             with self._home.mutex, Moving(self):
                 self._top[:0] = self._kept[-count:]
-                self._kept = self._kept[:-count]  # An iteration may be in the midst of the old one.
+                self._kept = self._kept[:-count]  # An iteration may be in the middle of the old one.
                 self._low = low
 
     def _go_cold(self) -> None:
@@ -316,7 +316,7 @@ class Stack(PersistedObject, Generic[T]):
 
     def _warm(self) -> type:
         stored = self._load_metadata("count")["count"]
-        late = list(self._top)  # It has come by a ``push`` that was kept over a rollback.
+        late = list(self._top)  # It came through a ``push`` that was kept across a rollback.
         self._reset(stored)
         self._top.extend(late)
         return _Watched
@@ -349,7 +349,7 @@ class Stack(PersistedObject, Generic[T]):
 
 
 class _SavedPage(NamedTuple):
-    """What a stack was like before the save that is in flight, to be taken back where that fails."""
+    """What a stack was like before the save that is in flight, to be taken back if that fails."""
 
     low: int
     stored: int

@@ -39,13 +39,13 @@ class SlotTable:
     """The slots of one object by key.
 
     Invariants: a key of ``edits`` is in ``live``; a key of ``gone`` is not; both hold what is stored of their keys
-    (:data:`ABSENT` where nothing is). ``saved_page`` holds the same of the page that is being committed. The keys of
-    ``edits`` are those of ``live``: where an equal key of another type is assigned, the first one stays, as in a dict.
+    (:data:`ABSENT` if nothing is). ``saved_page`` holds the same of the page that is being committed. The keys of
+    ``edits`` are those of ``live``: if an equal key of another type is assigned, the first one stays, as in a dict.
     ``count`` is ``kept``, which the open page began with, and what is new in ``edits``, without what is in ``gone``.
 
     Args:
         owner: the object that the slots belong to.
-        live: the dictionary for values in memory; the handle itself where it is one.
+        live: the dictionary for values in memory; the handle itself if it is one.
         is_ranked: whether the order of insertion is kept, in the ranks of the rows.
     """
 
@@ -57,13 +57,13 @@ class SlotTable:
         self.gone: dict[Any, Any] = {}
         """The keys that were removed on the open page, with what is stored of them."""
         self.saved_page: dict[Any, Any] | None = None
-        """What was stored of the keys of the page that a save has on its way; ``None`` where there is none."""
+        """What was stored of the keys of the page that a save has on its way; ``None`` if there is none."""
         self.prints: dict[Any, int] = {}
         """The hash of the stored text of each value in memory that may be changed in place."""
         self._new_prints: dict[Any, int] = {}
         """Those of the texts that the save is collecting."""
         self.ranks: dict[Any, int] | None = {} if is_ranked else None
-        """Where each key in memory stands in the order of insertion; ``None`` where there is no such order.
+        """Where each key in memory stands in the order of insertion; ``None`` if there is no such order.
 
         Until all slots are in memory, there may be ranks of other keys, which count for nothing.
         """
@@ -73,13 +73,13 @@ class SlotTable:
         self.complete = True
         """Whether all slots are in memory."""
         self.count = 0
-        """How many slots there are, where not all are in memory."""
+        """How many slots there are, if not all are in memory."""
         self.kept = self.kept_before = 0
         """How many there were as the open page began, and as the one on its way did."""
         self.drops = 0
         """How often clean slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
-        """How many slots were read one by one or by name: where they are many, the rest is read too."""
+        """How many slots were read one by one or by name: if they are many, the rest is read too."""
         self.saves = 0
         """How often a page was turned or all memory dropped: an iteration that finds that ends with an error."""
         self.is_mixed = False
@@ -105,7 +105,7 @@ class SlotTable:
         self.complete, self.count, self.kept = False, count, count
 
     def of_whole(self, take: Callable[[dict[Any, Any]], T]) -> T | None:
-        """Return what is taken of the values in memory where these are all that there are, ``None`` where not.
+        """Return what is taken from the values in memory if these are all that there are, else ``None``.
 
         Another thread may drop clean slots meanwhile: what is taken then is not returned.
         """
@@ -116,7 +116,7 @@ class SlotTable:
         return taken if self.drops == drops else None
 
     def read(self, key: Any) -> Any:
-        """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
+        """Return the value of a key, from memory or else from the store; :data:`ABSENT` if there is none."""
         value = _get(self.live, key, ABSENT)
         if value is not ABSENT:
             return value
@@ -129,7 +129,7 @@ class SlotTable:
 
     @collecting_seldom()
     def read_all(self, wanted: Sequence[Any], default: Any = ABSENT) -> list[Any]:
-        """Return the value of each of many keys, the default where there is none."""
+        """Return the value of each of many keys, or the default if there is none."""
         self.expect(len(wanted))
         if (whole := self.of_whole(lambda live: list(map(_get, repeat(live), wanted, repeat(default))))) is not None:
             return whole
@@ -147,9 +147,9 @@ class SlotTable:
         return max(limits.FETCH_SLOTS, int(self.owner._home.cache_slots) // limits.FETCH_ROOM)
 
     def fetch(self, wanted: Collection[Any]) -> None:
-        """Read those of some keys that are not in memory: what is not there then is not stored either.
+        """Read those of some keys that are not in memory: what is still not there afterwards is not stored either.
 
-        That holds as long as the caller has the mutex of the space, since other threads may drop clean slots.
+        That is true as long as the caller holds the mutex of the space, since other threads may drop clean slots.
 
         Time: O(keys · live runs · log n).
         """
@@ -234,11 +234,11 @@ class SlotTable:
                 self._remember_old(key)
 
     def remember_many_old(self, keys_to_set: Collection[Any], *, is_fetched: bool = False) -> bool:
-        """Do what :meth:`remember_old` does for many keys, and tell whether it could: not where one needs care.
+        """Do what :meth:`remember_old` does for many keys, and return whether it could: not if one needs care.
 
         Args:
             keys_to_set: the keys.
-            is_fetched: those of them that are not in memory are not stored.
+            is_fetched: whether those of them that are not in memory are known not to be stored.
         """
         if not (self.complete or is_fetched) or self.is_mixed or self.places is not None:
             return False
@@ -287,7 +287,7 @@ class SlotTable:
             self._add_edit(self._original(key), stored)
 
     def add_key(self, key: Any) -> None:
-        """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""
+        """Note a key that is new, or comes back after it was removed: at the end, if the order is that of insertion."""
         stored = self.gone.get(key, ABSENT)
         if self.ranks is not None:
             self.ranks[key] = self.next_rank
@@ -300,7 +300,7 @@ class SlotTable:
         self.count += 1
 
     def _add_keys(self, new: Collection[Any]) -> None:
-        """Do what :meth:`add_key` does for many keys of which nothing is stored, where order is that of insertion."""
+        """Do what :meth:`add_key` does for many keys of which nothing is stored, if the order is that of insertion."""
         assert self.ranks is not None
         self.ranks.update(zip(new, count(self.next_rank), strict=False))
         self.next_rank += len(new)
@@ -313,7 +313,7 @@ class SlotTable:
             self.places[slot_order(self.owner._slot(key))] = key
 
     def delete(self, key: Any) -> Any:
-        """Remove a key and return its value, :data:`ABSENT` where there was none."""
+        """Remove a key and return its value, :data:`ABSENT` if there was none."""
         if self.complete:
             return self._delete(key)
         with self.owner._home.mutex:
@@ -337,7 +337,7 @@ class SlotTable:
         return before - len(self)
 
     def _tell_themselves(self, some: Sequence[Any]) -> bool:
-        """Tell whether some keys are equal to none of another type, and are stored as what they are."""
+        """Return whether some keys are equal to none of another type, and are stored as what they are."""
         if self.owner._fresh or self.is_mixed or self.places is not None:
             return False
         kinds = set(map(type, some))
@@ -346,7 +346,7 @@ class SlotTable:
     def _delete_loaded(self, unwanted: Sequence[Any]) -> None:
         """Do what :meth:`_delete` does for those of many keys that are in memory.
 
-        The number of slots is set right at last, so that an interruption is seen.
+        The number of slots is corrected last, so that an interruption is seen.
         """
         live, edits, gone, prints, removed = self.live, self.edits, self.gone, self.prints, 0
         for key in unwanted:
@@ -372,7 +372,7 @@ class SlotTable:
         self._forget_key(key, self._with_key(key, self.edits.get(key, old)))
 
     def _forget_key(self, key: Any, stored: Any) -> None:
-        """Note that a key has left the memory: in steps of which an interruption leaves none unseen."""
+        """Note that a key has left memory, in steps none of which an interruption leaves unseen."""
         if stored is not ABSENT:
             self.gone[key] = stored
         self.edits.pop(key, None)
@@ -397,9 +397,9 @@ class SlotTable:
         return value
 
     def clear(self) -> None:
-        """Remove every key; beyond a few stored slots by leaving them behind under the old id of the object.
+        """Remove every key; more than a few stored slots are left behind under the old id of the object.
 
-        Dirties: one row a stored slot up to 32 of them, otherwise two index rows.
+        Dirties: one row per stored slot up to 32 of them, otherwise two index rows.
         """
         self.owner._wake()
         if not len(self):
@@ -412,7 +412,7 @@ class SlotTable:
             self.delete(key)
 
     def restart(self) -> None:
-        """Become empty under a new id, where nothing is stored yet."""
+        """Become empty under a new id, under which nothing is stored yet."""
         if not self.owner._fresh:
             self.owner._home.renumber(self.owner)
         self._reset(0)
@@ -423,7 +423,7 @@ class SlotTable:
         if not self.owner._fresh:
             self.require_whole()
         with self.owner._home.mutex:
-            self.places = None  # Another thread may be in the midst of a scan over them.
+            self.places = None  # Another thread may be in the middle of a scan over them.
             for key in list(self.live if self.owner._fresh else self.edits):
                 if (self.owner._fresh or self.edits[key] is ABSENT) and is_default(self.live[key]):
                     self.delete(key)
@@ -478,7 +478,7 @@ class SlotTable:
         return sum(map(is_, self.edits.values(), repeat(ABSENT)))
 
     def _row(self, key: Any, stored: Any) -> ItemRow | None:
-        """Return the row of a slot that was set, ``None`` where it holds what is stored."""
+        """Return the row of a slot that was set, or ``None`` if it holds what is stored."""
         value = _get(self.live, key)
         if value is stored and type(value) in ATOMS:
             self.prints.pop(key, None)
@@ -489,9 +489,9 @@ class SlotTable:
         return self.owner._id, slot, text, None if self.ranks is None else self.ranks[key]
 
     def _uniform_rows(self) -> list[ItemRow] | None:
-        """Return the rows of a page where all keys are of one simple type and so are all values, else ``None``.
+        """Return the rows of a page if all keys are of one simple type and so are all values, else ``None``.
 
-        It does what :meth:`_row` does, in whole columns: a third of the time a slot.
+        It does what :meth:`_row` does, in whole columns: a third of the time per slot.
         """
         edits, ranks = self.edits, self.ranks
         if len(edits) < limits.COLUMN_SLOTS or not self.owner._is_plain or not are_slots(edits):
@@ -557,7 +557,7 @@ class SlotTable:
         return next((self.known_slot(self.places[place]) for place in found), None)  # type: ignore[index]
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
-        """Drop the page in flight, or take it back where it is not durable."""
+        """Drop the page in flight, or take it back if it is not durable."""
         if durable:
             self.gaps.carry(self._first_dirty)
         if not durable:
@@ -604,9 +604,9 @@ class SlotTable:
             self.owner._home.account(self.owner, self.owner._held())
 
     def _load_columns(self) -> dict[Any, Any] | None:
-        """Return all slots of an object of which nothing is in memory, read in whole columns; ``None`` where it is not.
+        """Return all slots, read in whole columns, of an object with nothing in memory; ``None`` if it is not one.
 
-        Only where every key is its own slot and every text is plain JSON: a fifth of the time of one by one.
+        Only if every key is its own slot and every text is plain JSON: a fifth of the time of one by one.
         """
         if dict.__len__(self.live) or self.edits or self.gone or self.saved_page or not self.owner._is_plain:
             return None
@@ -624,7 +624,7 @@ class SlotTable:
         return dict(zip(slots, values, strict=True))
 
     def expect(self, reads: int) -> None:
-        """Read all slots now where so many reads would take longer, and where all fit."""
+        """Read all slots now if this many reads would take longer, and if all fit."""
         price = reads * limits.EXPECT_SHARE
         if not self.complete and price > self.count and self._fits() and price > self.count * self._depth():
             self.owner._load_whole()
@@ -633,7 +633,7 @@ class SlotTable:
         """Drop clean slots from memory, one by one: other threads may be reading the rest."""
         self.count = len(self)
         self.complete, self.faults = False, 0
-        self.drops += 1  # Behind: who finds this number and a whole object has found it before.
+        self.drops += 1  # After that: whoever finds this number and a whole object has found it before.
         for key in [key for key in dict.keys(self.live) if not self.is_dirty(key)]:
             _pop(self.live, key)
             self.prints.pop(key, None)
@@ -651,7 +651,7 @@ class SlotTable:
                     yield key
 
     def is_dirty(self, key: Any) -> bool:
-        """Tell whether the store does not hold of a key what it should: memory decides, and must keep it."""
+        """Return whether the store does not hold what it should for a key: memory decides, and must keep it."""
         return key in self.edits or key in self.gone or key in (self.saved_page or ())
 
     def check(self) -> None:
@@ -694,7 +694,7 @@ class SlotTable:
         return probe.met if dict.__contains__(self.live, probe) else key
 
     def _with_key(self, key: Any, stored: Any) -> Any:
-        """Return what is stored of a key that is removed, its type included: an equal one may come back."""
+        """Return what is stored of a key that is removed, including its type: an equal one may come back."""
         if self.ranks is not None or stored is ABSENT or type(stored) is Fingerprint:
             return stored
         original = self._original(key)
@@ -731,7 +731,7 @@ class SlotTable:
             return value
 
     def _slot_of(self, key: Any) -> Slot | None:
-        """Return the slot in which a key may be found, ``None`` where it is equal to none that can be stored."""
+        """Return the slot in which a key may be found, or ``None`` if it is equal to none that can be stored."""
         try:
             return self.owner._slot(key)  # type: ignore[no-any-return]
         except UnencodableValueError:
@@ -749,11 +749,11 @@ class SlotTable:
         return self.owner._slot(key) if slot is None else slot
 
     def _may_be_stored(self, key: Any) -> bool:
-        """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
+        """Return whether a key that is not in memory may be in the store: not if it was removed, or is NaN."""
         return bool(key == key) and key not in self.gone and key not in (self.saved_page or ())
 
     def _count_faults(self, count: int) -> None:
-        """Account for slots that were read; read all of them where those that were are a large part."""
+        """Account for slots that were read; read all of them if those that were are a large part."""
         self.faults += count
         self.owner._home.account(self.owner, self.owner._held())
         if self.faults * limits.PROMOTE_SHARE > self.count and self._fits():
@@ -765,7 +765,7 @@ class SlotTable:
         return max(1, reader.depth(self.owner._id))
 
     def _fits(self) -> bool:
-        """Tell whether all slots may be in memory."""
+        """Return whether all slots may be in memory."""
         return bool(self.count * 2 <= self.owner._home.cache_slots)
 
     def _note_stored(self, key: Any, value: Any, row: ReadRow) -> None:
@@ -786,7 +786,7 @@ class SlotTable:
         return list(zip(repeat(self.owner._id), slots, texts, ranks, strict=False))
 
     def _uniform_texts(self) -> list[Payload] | None:
-        """Return the texts of all values where all keys are of one simple type and so are all values, else ``None``."""
+        """Return the texts of all values if all keys are of one simple type and so are all values, else ``None``."""
         live = self.live
         if dict.__len__(live) < limits.COLUMN_SLOTS or not (self.owner._is_plain and are_slots(dict.keys(live))):
             return None

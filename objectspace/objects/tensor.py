@@ -29,20 +29,20 @@ CHUNK_BYTES = 2**28
 """How many bytes a chunk has at most: it is one slot, which is read and written whole, and a row has less than 1 GB."""
 
 _TOGETHER = 256
-"""So many chunks are read at once."""
+"""How many chunks are read at once."""
 
 
 class Tensor(KeyedObject):
-    """An array of numbers with the indexing of numpy; one slot a chunk, and only touched chunks are stored.
+    """An array of numbers with the indexing of numpy; one slot per chunk, and only touched chunks are stored.
 
     Reading gives numpy arrays and scalars that are copies: to change the tensor, assign to it.
 
-    ==================== ========================================
+    ==================== ============================================
     method               dirties
-    ==================== ========================================
-    ``t[index] = v``     1 item a chunk in which an element changes
-    ``fill(v)``          1 item a chunk
-    ==================== ========================================
+    ==================== ============================================
+    ``t[index] = v``     1 item per chunk in which an element changes
+    ``fill(v)``          1 item per chunk
+    ==================== ============================================
 
     >>> from objectspace import VolatileObjectSpace
     >>> t = VolatileObjectSpace().create_tensor("t", (1000, 1000), dtype="int64")
@@ -103,7 +103,7 @@ class Tensor(KeyedObject):
         """Return a copy of what numpy would return for this index.
 
         Raises:
-            IndexError: the index is out of bounds or of no kind that numpy knows.
+            IndexError: the index is out of bounds or of a kind that numpy does not know.
 
         Time: O(elements and chunks touched).
         """
@@ -119,10 +119,10 @@ class Tensor(KeyedObject):
         """Assign what numpy would assign for this index.
 
         Raises:
-            IndexError: the index is out of bounds or of no kind that numpy knows.
+            IndexError: the index is out of bounds or of a kind that numpy does not know.
             ValueError: the value does not fit the shape of the index.
 
-        Time: O(elements and chunks touched). Dirties: one item a chunk in which an element changes.
+        Time: O(elements and chunks touched). Dirties: one item per chunk in which an element changes.
         """
         found = selected(index, self._shape, self._chunks)
         shape = found.shape
@@ -139,7 +139,7 @@ class Tensor(KeyedObject):
     def fill(self, value: Any) -> None:
         """Assign one value to every element.
 
-        Time: O(n). Dirties: one item a chunk.
+        Time: O(n). Dirties: one item per chunk.
         """
         for position in product(*map(range, self._grid())):
             # No more than what is inside the tensor, so that a chunk at its edge can come back to what is stored of it.
@@ -169,7 +169,7 @@ class Tensor(KeyedObject):
         return (self[place] for place in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
-        """Tell whether an element equals the value. Time: O(n)."""
+        """Return whether an element equals the value. Time: O(n)."""
         return bool((self.copy() == value).any())
 
     def __bool__(self) -> bool:
@@ -232,7 +232,7 @@ class Tensor(KeyedObject):
 
 
 def _has_ellipsis(index: Any) -> bool:
-    """Tell whether an index has an ellipsis: then even a single element is an array, one without dimensions."""
+    """Return whether an index has an ellipsis: then even a single element is an array, one without dimensions."""
     return any(part is Ellipsis for part in (index if isinstance(index, tuple) else (index,)))
 
 
@@ -240,7 +240,7 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     """Check what a tensor is created with and return its options.
 
     Raises:
-        ValueError: a negative length, chunks that do not fit the shape or are too large, a type that is no number or
+        ValueError: a negative length, chunks that do not fit the shape or are too large, a type that is not numeric or
             cannot be stored.
     """
     require("numpy", "tensor")

@@ -1,4 +1,4 @@
-"""What an interruption must not cut in two: an object or a space knows of it, and is not saved any more."""
+"""What an interruption must not cut in two: an object or a space knows of it, and is no longer saved."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ REFUSALS: tuple[type[BaseException], ...] = (CheckpointError, ObjectSpaceError)
 
 
 class MayTear(Protocol):
-    """What notes of itself that it is between two states."""
+    """What notes that it is itself between two states."""
 
     _is_torn: int
 
 
 CUT = 2
-"""What is noted where an edit was cut in two: just a rollback makes good for it, and no block around the edit."""
+"""What is noted if an edit was cut in two: only a rollback makes up for that, and no block around the edit does."""
 
 
 class InOnePiece:
-    """A ``with`` block in whose midst an object is torn: it stays so where anything but a refusal ends the block.
+    """A ``with`` block within which an object is torn: it stays torn if anything but a refusal ends the block.
 
     A class of its own: around a short edit a generator would take longer than the edit.
 

@@ -29,8 +29,8 @@ def variant(model: type, label: str, instead: Callable[[Any], None], shown: str 
     """Return a subclass of ``model`` whose every public method and operator calls ``instead(handle)`` first.
 
     ``instead`` either raises, or gives the handle another class, and then the method is looked up again. A model says
-    in ``_unguarded`` which of its methods can do without. What is ``shown`` stands in the ``repr`` of handles whose
-    contents cannot be shown.
+    in ``_unguarded`` which of its methods can do without. ``shown`` appears in the ``repr`` of handles whose contents
+    cannot be shown.
     """
     kept = _KEPT | getattr(model, "_unguarded", frozenset())
     members: dict[str, Any] = {"__slots__": (), "__doc__": model.__doc__, "__module__": model.__module__}
@@ -55,7 +55,7 @@ def variant(model: type, label: str, instead: Callable[[Any], None], shown: str 
 
 
 def named_as(public: type) -> Callable[[type[C]], type[C]]:
-    """Return what gives a class of handles the name of their public class: errors of Python name the class."""
+    """Return what gives a class of handles the name of their public class: Python's errors name the class."""
 
     def _rename(cls: type[C]) -> type[C]:
         cls.__name__, cls.__qualname__ = public.__name__, public.__qualname__
@@ -78,18 +78,18 @@ def base_of(handle: Any) -> type:
 
 
 def is_dead(handle: Any) -> bool:
-    """Tell whether a handle refuses all work."""
+    """Return whether a handle refuses all work."""
     return getattr(type(handle), "_label", "") == "dead"
 
 
 def refuse_dead(handle: Any) -> None:
-    """Raise what all methods of a handle raise that refuses all work: for a method that was kept from before."""
+    """Raise what all methods of a handle that refuses all work raise: for a method that was kept from before."""
     if is_dead(handle):
         type(handle)._instead(handle)
 
 
 def is_known_elsewhere(handles: dict[Any, Any], key: Any) -> bool:
-    """Tell whether anything but this table refers to the handle under ``key``: a caller, a node, an iteration."""
+    """Return whether anything but this table refers to the handle under ``key``: a caller, a node, an iteration."""
     return sys.getrefcount(handles[key]) > _BY_TABLE
 
 
@@ -99,19 +99,19 @@ def _count_of_named() -> int:
 
 
 BY_NAME = _count_of_named()
-"""What ``sys.getrefcount`` counts of an object that one local name refers to: from Python 3.14 on not the call too."""
+"""What ``sys.getrefcount`` returns for an object that one local name refers to; from Python 3.14 on less the call."""
 
 _BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
-"""What ``sys.getrefcount`` counts of an object that is in one table only; that of a literal is gone at the call."""
+"""What ``sys.getrefcount`` returns for an object that is in one table only; that of a literal is gone at the call."""
 
 
 def is_cold(handle: Any) -> bool:
-    """Tell whether a handle reads itself at the next touch."""
+    """Return whether a handle reads itself at the next touch."""
     return getattr(type(handle), "_label", "") == "cold"
 
 
 def is_partial(handle: Any) -> bool:
-    """Tell whether a handle holds the end of what it stands for, and reads the rest when that is asked for."""
+    """Return whether a handle holds the end of what it stands for, and reads the rest when that is asked for."""
     return getattr(type(handle), "_label", "") == "partial"
 
 

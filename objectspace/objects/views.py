@@ -1,7 +1,7 @@
 """Views of a dictionary whose items are read as they are iterated, in both directions.
 
-They ask the dictionary anew each time, so that they show what it holds wherever that lies by then: what a ``dict``
-gives looks straight into its memory, from where the items may have been dropped.
+They ask the dictionary again each time, so they show what it holds wherever that lies by then. The views of a ``dict``
+look straight into its memory, from which the items may have been dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class _OnePlace:
-    """What looks into a dictionary of a space, and so is neither copied nor pickled, as those of a ``dict`` are not."""
+    """What looks into a dictionary of a space, and so is neither copied nor pickled, like the views of a ``dict``."""
 
     _mapping: Any
 
