@@ -2,7 +2,7 @@
 
 A value that is not a JSON value is written as an object with one key that begins with ``$``:
 
-========================= ================================================================================
+========================= ==========================================================
 ``bytes``, ``bytearray``  ``{"$bytes": base64}``, ``{"$bytearray": base64}``
 ``tuple``                 ``{"$tuple": [...]}``
 ``set``, ``frozenset``    ``{"$set": [...]}``, ``{"$frozenset": [...]}``, in the order of their texts
@@ -17,7 +17,7 @@ A value that is not a JSON value is written as an object with one key that begin
 ``str`` JSON cannot hold  ``{"$str": hexadecimal UTF-8}`` (lone surrogates)
 ``dict`` JSON cannot hold ``{"$dict": [[key, value], ...]}`` (keys that are not text, or begin with ``$``)
 dataclasses on request    ``{"$dataclass": [name, {field: value}]}``
-========================= ================================================================================
+========================= ==========================================================
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Key-value tables after Pravega's PDP-39: keys in families, versions, conditional batches, on persisted objects.
+"""Key-value tables after Pravega's PDP-39, on persisted objects: keys in families, versions, conditional batches.
 
 >>> from objectspace import VolatileObjectSpace
 >>> from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, KeyVersion

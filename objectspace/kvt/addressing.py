@@ -2,7 +2,7 @@
 
 With a family the table key is the 2-byte length of the family in UTF-8, the family, and the key; without one it is the
 *negated* 2-byte length of the key, and the key. So no two addresses are equal, and a family is one range of bytes. The
-exception is a length of zero, which is its own negative: the empty family is refused.
+exception is a length of zero, which is its own negative, so the empty family is refused.
 
 All keys of a family lie in one partition. It is ``(xxh64(route bytes, seed 42) * partitions) >> 64``, which Spark SQL
 computes as well: :func:`partition_sql`.
@@ -16,7 +16,7 @@ MAX_LENGTH = 8190
 """How many bytes a key may have together with its family."""
 
 FAMILY_LESS = b"\x80"
-"""Every table key of a family is less than this; those without a family, but for the empty key, are greater."""
+"""Every table key of a family is less than this; those without a family, except for the empty key, are greater."""
 
 _SEED = 42
 
@@ -25,8 +25,8 @@ def family_prefix(key_family: str) -> bytes:
     """Return the bytes that the table keys of a family begin with, and no others.
 
     Raises:
-        TypeError: the family is no text.
-        ValueError: it is empty, too long, or no valid Unicode.
+        TypeError: the family is not text.
+        ValueError: it is empty, too long, or not valid Unicode.
 
     >>> family_prefix("abc").hex()
     '0003616263'
@@ -49,7 +49,7 @@ def table_key(key: bytes, key_family: str | None = None) -> bytes:
 
     Args:
         key: the serialized key.
-        key_family: its family, ``None`` for none.
+        key_family: its family, or ``None`` for none.
 
     Raises:
         ValueError: the family is refused, or family and key together exceed 8,190 bytes.
@@ -76,7 +76,7 @@ def joined(prefix: bytes, key: bytes) -> bytes:
 
 
 def route_bytes(key: bytes, key_family: str | None = None) -> bytes:
-    """Return the bytes whose hash is the partition: the family prefix, or the table key where there is no family.
+    """Return the bytes whose hash is the partition: the family prefix, or the table key if there is no family.
 
     Raises:
         ValueError: the family is refused, or family and key together exceed 8,190 bytes.
@@ -106,7 +106,7 @@ def split_table_key(address: bytes) -> tuple[str | None, bytes]:
     """Return family and key of a table key.
 
     Raises:
-        ValueError: it is shorter than it says, its family is no UTF-8, or its key has another length than it says.
+        ValueError: it is shorter than it says, its family is not UTF-8, or its key has a different length than it says.
 
     >>> split_table_key(bytes.fromhex("0003616263646566"))
     ('abc', b'def')
@@ -122,13 +122,13 @@ def split_table_key(address: bytes) -> tuple[str | None, bytes]:
 
 
 def key_start(address: bytes) -> int:
-    """Return where the key begins in a table key: at 2 where it has no family."""
+    """Return where the key begins in a table key: at 2 if it has no family."""
     length = address[0] << 8 | address[1]
     return 2 if length > MAX_LENGTH else 2 + length
 
 
 def successor(prefix: bytes) -> bytes:
-    """Return the least bytes that are greater than all that begin with ``prefix``, which holds a byte below FF."""
+    """Return the least bytes greater than all that begin with ``prefix``, which holds a byte below FF."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1])
 

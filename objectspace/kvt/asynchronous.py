@@ -1,4 +1,4 @@
-"""The asyncio face of a table: the same calls, each in a thread, so that no read and no commit holds up the loop."""
+"""The asyncio interface of a table: the same calls, each in a thread, so that no read or commit holds up the loop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 async def _in_thread(call: Callable[[], R]) -> R:
-    """Return what a call returns that runs in a thread."""
+    """Run a call in a thread and return its result."""
     return await asyncio.to_thread(_unstopped, call)
 
 
 def _unstopped(call: Callable[[], R]) -> R:
-    """Make a call, whose StopIteration no future could hold: whoever awaits it would wait for ever."""
+    """Make a call whose StopIteration no future could hold: whoever awaits it would wait for ever."""
     try:
         return call()
     except StopIteration as error:
@@ -33,7 +33,7 @@ def _unstopped(call: Callable[[], R]) -> R:
 def _awaited(
     method: Callable[Concatenate[KeyValueTable[K, V], P], R],
 ) -> Callable[Concatenate[AsyncKeyValueTable[K, V], P], Coroutine[Any, Any, R]]:
-    """Return a method that runs one of the table in a thread."""
+    """Return a method that runs a method of the table in a thread."""
 
     @functools.wraps(method)
     async def _call(self: AsyncKeyValueTable[K, V], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,7 +45,7 @@ def _awaited(
 def _paged(
     method: Callable[Concatenate[KeyValueTable[K, V], P], PageIterator[T]],
 ) -> Callable[Concatenate[AsyncKeyValueTable[K, V], P], AsyncPageIterator[T]]:
-    """Return a method that gives the pages of one of the table to ``async for``."""
+    """Return a method that gives the pages of a method of the table to ``async for``."""
 
     @functools.wraps(method)
     def _call(self: AsyncKeyValueTable[K, V], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
@@ -57,8 +57,7 @@ def _paged(
 class AsyncPageIterator(Generic[T]):
     """The pages of an iteration for ``async for``; each is read in a thread, and the first one begins the iteration.
 
-    Steps that are awaited together go one after the other. The page of a step that was cancelled is given by the next
-    one.
+    Steps that are awaited together run one after the other. If a step is cancelled, the next one returns its page.
     """
 
     def __init__(self, begin: Callable[[], PageIterator[T]]) -> None:
@@ -80,7 +79,7 @@ class AsyncPageIterator(Generic[T]):
         return page
 
     def _read(self) -> None:
-        """Read the next page, unless that of a cancelled step is still there: its thread went on all the same."""
+        """Read the next page, unless that of a cancelled step is still there: its thread ran on all the same."""
         with self._mutex:
             if self._pages is None:
                 self._pages = self._begin()
@@ -92,7 +91,7 @@ class AsyncKeyValueTable(Generic[K, V]):
     """The calls of a :class:`KeyValueTable` as coroutines, with the same arguments, results and errors.
 
     It has no state but the table: calls that are awaited together may run in any order, and exclude one another as
-    those of threads do. A call that was cancelled may take effect all the same.
+    calls from several threads do. A cancelled call may still take effect.
 
     Args:
         table: the table; closed at the end of ``async with``.

@@ -1,9 +1,9 @@
 """The catalogue: which scopes and tables there are, in a sorted dictionary of the space.
 
-An entry has the key ``scope`` or ``scope/table``; no name has a slash. A table keeps its partition count, the id of its
-first partition, whether it is sealed, and a token of its creation. Partition ids are used again only where the creation
-of their table was rolled back, and then the token tells the one from the other. Tables that were made before there were
-tokens have none.
+An entry has the key ``scope`` or ``scope/table``; no name contains a slash. The entry of a table holds its partition
+count, the id of its first partition, whether it is sealed, and a token of its creation. Partition ids are used again
+only if the creation of their table was rolled back, and then the token tells the two tables apart. Tables that were
+created before there were tokens have none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Entry = dict[str, Any]
 _ALPHABET = re.compile(r"[A-Za-z0-9.-]+")
 
 _PARTITION = re.compile(r"kvt/([^/]+/[^/]+)/[0-9]+(/version)?")
-"""What the objects of partitions are called: their table, and whether it is the counter."""
+"""What the objects of partitions are called: their table, and whether the object is the counter."""
 
 _ABSENT: Any = object()
 
@@ -38,8 +38,8 @@ def check_name(name: str, what: str, longest: int) -> str:
     """Return the name of a scope or table.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is empty, too long, or has other characters than ASCII letters, digits, dots and hyphens.
+        TypeError: it is not text.
+        ValueError: it is empty, too long, or has characters other than ASCII letters, digits, dots and hyphens.
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of a {what} is {name!r}: expected text")
@@ -69,7 +69,7 @@ def checked_entry(path: str, entry: Any) -> Entry:
     """Return what the catalogue has of a table.
 
     Raises:
-        DamagedObjectError: it is no entry of a table.
+        DamagedObjectError: it is not the entry of a table.
     """
     if not _is_entry(entry):
         raise DamagedObjectError(
@@ -90,27 +90,27 @@ def _is_entry(entry: Any) -> bool:
 
 
 def identity(entry: Entry) -> tuple[int, int, int | None]:
-    """Return what tells a table from every other one that had or will have its name."""
+    """Return what distinguishes a table from every other one that had or will have its name."""
     return entry[FIRST], entry[PARTITIONS], entry.get(CREATED)
 
 
 class Catalogue:
-    """The scopes and tables of a space. Nothing is created before something is to be kept.
+    """The scopes and tables of a space. Nothing is created until there is something to keep.
 
     An entry stays the same object until it is changed, rolled back, or read again from the store: so a handle need only
-    compare identities to know whether what it knows still holds.
+    compare identities to find out whether what it knows still holds.
     """
 
     def __init__(self, space: ObjectSpace) -> None:
         self._space = space
         self.entries: Mapping[str, Entry] = {}
-        """The sorted dictionary as it was found last: a lookup that fails is to be repeated with :meth:`find`."""
+        """The sorted dictionary as it was last found: a lookup that fails must be repeated with :meth:`find`."""
 
     def find(self, path: str) -> Entry | None:
-        """Return an entry, or ``None`` if there is none. That of a scope has nothing to read.
+        """Return an entry, or ``None`` if there is none. The entry of a scope has nothing to read.
 
         Raises:
-            DamagedObjectError: it is that of a table, and cannot be read.
+            DamagedObjectError: it is the entry of a table, and cannot be read.
         """
         self.entries = self._space.get_sorted_dictionary(NAME) if NAME in self._space else {}
         if "/" not in path:
@@ -119,7 +119,7 @@ class Catalogue:
         return None if entry is _ABSENT else checked_entry(path, entry)
 
     def missing(self, path: str) -> NoSuchTableError:
-        """Return the error of a table that is not there; it says which parts of the space have one of its name.
+        """Return the error for a table that is not there; it says which parts of the space have one of its name.
 
         Time: O(objects of the space).
         """
@@ -131,7 +131,7 @@ class Catalogue:
         )
 
     def put(self, path: str, entry: Entry | None) -> None:
-        """Set an entry; ``None`` removes it. Dirties: one item; where an entry comes or goes also the length."""
+        """Set an entry; ``None`` removes it. Dirties: one item; if an entry comes or goes, also the length."""
         entries = self._space.get_or_create_sorted_dictionary(NAME)
         if entry is None:
             entries.pop(path, None)
@@ -148,10 +148,10 @@ class Catalogue:
         return [path.removeprefix(prefix) for path in self._paths(prefix, following)]
 
     def reserve(self, count: int) -> int:
-        """Return the first of so many new partition ids. Dirties: one item.
+        """Return the first of a number of new partition ids. Dirties: one item.
 
         Raises:
-            DamagedObjectError: what is stored of the next one is no id.
+            DamagedObjectError: what is stored as the next one is not an id.
         """
         following = self._space.get_or_create_value(NEXT_PARTITION, 0)
         if type(following.value) is not int or following.value < 0:
@@ -171,7 +171,7 @@ class Catalogue:
 
 
 def _elsewhere(parts: list[str]) -> str:
-    """Return how to open a table that parts of a space have: what an operator keeps is under its name."""
+    """Return how to open a table that parts of a space have: an operator keeps its tables under its name."""
     shown = [f"KeyValueTableManager(SpacePart(space, {part!r}))" for part in parts]
     return f"; what an operator keeps is in its part of the space: {' or '.join(shown)}" if shown else ""
 
@@ -186,9 +186,9 @@ def objects_of_tables(space: ObjectSpace) -> set[str]:
 
 
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
-    """Delete the objects of all partitions of a table, also where a deletion was interrupted before.
+    """Delete the objects of all partitions of a table, even if an earlier deletion was interrupted.
 
-    Where the entry does not tell which these are, they are found by their names.
+    If the entry does not tell which these are, they are found by their names.
 
     Time: O(partitions), or O(objects of the space).
     Dirties: one index row for each of their objects.
@@ -205,6 +205,6 @@ def _named(path: str, entry: Entry) -> Iterator[str]:
 
 
 def _table_of(name: str) -> str | None:
-    """Return the table of an object that is called like one of a partition, ``None`` for any other."""
+    """Return the table of an object that is named like one of a partition, or ``None`` for any other."""
     matched = _PARTITION.fullmatch(name)
     return None if matched is None else matched[1]

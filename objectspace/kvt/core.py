@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 _WrittenT = TypeVar("_WrittenT")
 
 Bounds = tuple[bytes, bytes | None, bool]
-"""(lower, upper, whether the upper one is included); an upper bound of ``None`` is none."""
+"""(lower, upper, whether the upper one is included); an upper bound of ``None`` means no bound."""
 
 _FAMILIES_KNOWN = 4096
 """For how many families a handle remembers where they lie."""
@@ -116,7 +116,7 @@ class TableCore(Generic[K, V]):
         return (address, stored, version), index
 
     def _commit(self, index: int, key_family: str | None, changes: list[Change]) -> list[int | None]:
-        """Judge the conditions of changes to one partition, apply all, and make them durable where that is asked."""
+        """Judge the conditions of changes to one partition, apply all, and make them durable if that is asked."""
         with self._lock:
             partition = self._writable(index)
             failed = partition.judge(changes)
@@ -129,9 +129,10 @@ class TableCore(Generic[K, V]):
             return self._durably(partition, keys, lambda: partition.write(changes))
 
     def _durably(self, partition: Partition, keys: Sequence[bytes], write: Callable[[], _WrittenT]) -> _WrittenT:
-        """Write, and make it durable; where that fails, the keys are as they were.
+        """Write, and make it durable; if that fails, the keys are as they were.
 
-        No context manager: one that Ctrl-C keeps from being told that it is left would put them back later.
+        This is not a context manager: one that Ctrl-C keeps from learning that it was left would put the keys back
+        later.
         """
         before = partition.read_all(keys)
         try:
@@ -153,7 +154,7 @@ class TableCore(Generic[K, V]):
         return None
 
     def _clear(self, key_family: str) -> None:
-        """Remove every key of a family by its table key, as the serializer may make other bytes of it now."""
+        """Remove every key of a family by its table key, as the serializer may turn it into other bytes now."""
         with self._lock:
             pages = self._found(key_family, READ_AHEAD)
             changes: list[Change] = [
@@ -188,14 +189,14 @@ class TableCore(Generic[K, V]):
         return addressing.joined(prefix, data), index
 
     def _check_family(self, key_family: str | None) -> None:
-        """Refuse what is no family, also where no key comes with it."""
+        """Refuse what is not a family, even if no key comes with it."""
         if key_family is not None:
             self._family_place(key_family)
 
     def _family_place(self, key_family: str) -> tuple[bytes, int]:
         try:
             known = self._families.get(key_family)
-        except TypeError:  # It has no hash, so it is no text, which is said below.
+        except TypeError:  # It has no hash, so it is not text, which is said below.
             known = None
         if known is None:
             prefix = addressing.family_prefix(family_of(key_family))
@@ -206,10 +207,10 @@ class TableCore(Generic[K, V]):
         return known
 
     def _admit(self) -> None:
-        """Refuse work where the handle is closed or the table gone. The caller holds the lock.
+        """Refuse work if the handle is closed or the table gone. The caller holds the lock.
 
-        The entry in the catalogue is another object after a change, a rollback or a reading from the store: only then
-        there is something to find out, and the objects of the partitions are looked up anew.
+        The entry in the catalogue is another object after a change, a rollback or a reading from the store. Only then
+        is there something to find out, and the objects of the partitions are looked up again.
         """
         if self._is_closed:
             raise TableClosedError(f"this handle on table {self._path} is closed: open another one with the manager")
@@ -309,7 +310,7 @@ class TableCore(Generic[K, V]):
         return lower, addressing.successor(lower), False
 
     def _key_item(self, found: Found) -> TableKey[K]:
-        address, row, partition_id = found  # Of a family, so the bounds have seen to the begin of the address.
+        address, row, partition_id = found  # Of a family, so the bounds have seen to the beginning of the address.
         key = self._keys.deserialize(address[addressing.key_start(address) :])
         return TableKey(key, KeyVersion(partition_id, row[0]))  # type: ignore[arg-type]
 
@@ -384,14 +385,14 @@ def members_of(members: Iterable[D]) -> list[D]:
 
 
 def pair_of(member: Any) -> tuple[Any, Any]:
-    """Return the member of a batch that is a key and a value; raise TypeError where it is not."""
+    """Return the member of a batch that is a key and a value; raise TypeError if it is not."""
     if not isinstance(member, tuple | list) or len(member) != 2:
         raise TypeError(f"{member!r:.80} is a {type(member).__name__}: expected a pair of key and value")
     return member[0], member[1]
 
 
 def typed(member: Any, kinds: Any) -> Any:
-    """Return the member of a batch; raise TypeError where it is of none of the kinds."""
+    """Return the member of a batch; raise TypeError if it is of none of the kinds."""
     if not isinstance(member, kinds):
         names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise TypeError(f"{member!r:.80} is a {type(member).__name__}: expected {names}")

@@ -15,12 +15,12 @@ MAX_PARTITIONS = 2**31 - 1
 
 
 class TableKey(NamedTuple, Generic[K]):
-    """A key with a version: the current one where a table returns it, the condition where it is an argument.
+    """A key with a version: the current one if a table returns it, the condition if it is an argument.
 
     Args:
         key: the key.
         version: its version.
-        key_family: its family, where a call returns keys of more than one.
+        key_family: its family, if a call returns keys of more than one.
     """
 
     key: K
@@ -45,7 +45,7 @@ class Insert(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class Put(Generic[K, V]):
-    """A member of a batch: set a key, on the condition that it has this version where one is given."""
+    """A member of a batch: set a key, provided that it has this version if one is given."""
 
     key: K
     value: V
@@ -54,7 +54,7 @@ class Put(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class Remove(Generic[K]):
-    """A member of a batch: remove a key, on the condition that it has this version where one is given."""
+    """A member of a batch: remove a key, provided that it has this version if one is given."""
 
     key: K
     version: KeyVersion = KeyVersion.NO_VERSION
@@ -65,10 +65,10 @@ Modification = Insert[Any, Any] | Put[Any, Any] | Remove[Any]
 
 @dataclass(frozen=True, slots=True)
 class KeyValueTableConfiguration:
-    """How a table is made; fixed for its life.
+    """How a table is created; fixed for its life.
 
     Args:
-        partition_count: into how many partitions keys are spread. Only those that were written to are stored; but
+        partition_count: how many partitions keys are spread over. Only those that were written to are stored, but
             ``count()``, ``families()`` and each page of the global iterators ask all of them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The errors of key-value tables: a base class, and a subclass a cause that is also the builtin kind that fits."""
+"""The errors of key-value tables: a base class, and one subclass per cause that is also the builtin kind that fits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TableSealedError(KeyValueTableError, RuntimeError):
 
 
 class FamilyRequiredError(KeyValueTableError, TypeError):
-    """The operation is for the keys of one family, and none was given."""
+    """The operation is for the keys of one family, but none was given."""
 
 
 class SerializationError(KeyValueTableError, ValueError):
@@ -43,14 +43,14 @@ class SerializationError(KeyValueTableError, ValueError):
 
 
 class ConditionalTableUpdateError(KeyValueTableError):
-    """The key is not in the state that the caller made a condition; nothing of the call, or of its batch, was applied.
+    """The key is not in the state that the caller demanded; nothing of the call, or of its batch, was applied.
 
     Attributes:
         table: the scope and name of the table.
         key_family: the family of the key, or ``None`` if it has none.
         key: the key.
         expected: the version that was asked for.
-        actual: the version that the key has; ``KeyVersion.NOT_EXISTS`` where there is no such key.
+        actual: the version that the key has; ``KeyVersion.NOT_EXISTS`` if there is no such key.
     """
 
     def __init__(self, table: str, key_family: str | None, key: Any, expected: KeyVersion, actual: KeyVersion) -> None:
@@ -66,7 +66,7 @@ class ConditionalTableUpdateError(KeyValueTableError):
 
 
 class BadKeyVersionError(ConditionalTableUpdateError):
-    """The key has another version than expected, or exists although it must not."""
+    """The key has a different version than expected, or exists although it must not."""
 
 
 class NoSuchKeyError(ConditionalTableUpdateError):

@@ -22,7 +22,7 @@ _NONE: Any = object()
 
 
 class _Items(ItemsView[K, V]):
-    """The pairs of a family, read in pages with their values: a key that goes meanwhile is no error."""
+    """The pairs of a family, read in pages with their values: a key that is removed meanwhile is not an error."""
 
     _mapping: FamilyView[K, V]
 
@@ -45,9 +45,9 @@ class _Values(ValuesView[V]):
 class FamilyView(MutableMapping[K, V]):
     """The keys of one family with their values: a view that shows and makes changes at once.
 
-    Iteration is in byte order, page by page, so the family may change meanwhile. ``update`` and ``clear`` are one
-    batch each, and ``setdefault``, ``pop`` and ``popitem`` are atomic. ``dict(view)`` gets key by key, as Python does
-    of any mapping: where others write meanwhile take ``dict(view.items())``, which reads pages.
+    Iteration is in byte order, page by page, so the family may change meanwhile. ``update`` and ``clear`` are one batch
+    each, and ``setdefault``, ``pop`` and ``popitem`` are atomic. ``dict(view)`` reads key by key, as Python does with
+    any mapping: if others write meanwhile, use ``dict(view.items())``, which reads pages.
 
     >>> from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
     >>> from objectspace import VolatileObjectSpace
@@ -72,7 +72,7 @@ class FamilyView(MutableMapping[K, V]):
         return entry.value
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Set a key. Time: O(log n). Dirties: one slot and the counter; for a new key also the length."""
+        """Set a key. Time: O(log n). Dirties: one slot and the counter; for a new key, also the length."""
         self._table.put(key, value, self._family)
 
     def __delitem__(self, key: K) -> None:
@@ -154,8 +154,8 @@ class FamilyView(MutableMapping[K, V]):
         Raises:
             KeyError: the family is empty.
 
-        Time: O(log n); where the partition is not in memory, the first call also steps over the keys that were removed
-        from the begin of the family. Dirties: one slot, the counter and the length.
+        Time: O(log n); if the partition is not in memory, the first call also steps over the keys that were removed
+        from the beginning of the family. Dirties: one slot, the counter and the length.
         """
         entry = self._table._pop_first(family_of(self._family))
         if entry is None:
@@ -163,9 +163,9 @@ class FamilyView(MutableMapping[K, V]):
         return entry.key.key, entry.value
 
     def update(self, *others: SupportsKeysAndGetItem[K, V] | Iterable[tuple[K, V]], **named: V) -> None:
-        """Set many keys, in a family all at once.
+        """Set many keys of the family, all at once.
 
-        Time: O(keys · log n). Dirties: one slot per key and the counter; where keys are new also the length.
+        Time: O(keys · log n). Dirties: one slot per key and the counter; if keys are new, also the length.
         """
         if len(others) > 1:
             raise TypeError(f"update takes one mapping or iterable of pairs: found {len(others)}")
@@ -192,7 +192,7 @@ class FamilyView(MutableMapping[K, V]):
 
 
 def _value_in(other: Mapping[Any, Any], key: object) -> Any:
-    """Return what a mapping holds for a key: nothing where it takes none of that kind, as a dict takes no list."""
+    """Return what a mapping holds for a key: nothing if it takes no key of that kind, as a dict takes no list."""
     try:
         return other.get(key, _NONE)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Iteration: exact pages in byte order, and the state from which an iteration goes on, also in another process."""
+"""Iteration: exact pages in byte order, and the state from which an iteration continues, even in another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from objectspace.kvt.partition import Row
 T = TypeVar("T")
 
 READ_AHEAD = 1024
-"""How many rows are read ahead at most, where nothing is written between the pages."""
+"""How many rows are read ahead at most, if nothing is written between the pages."""
 
 Found = tuple[bytes, Row, int]
 """(table key, row, id of the partition)."""
@@ -23,7 +23,7 @@ _FORMAT = "kvt1"
 
 
 class IteratorState(NamedTuple):
-    """Where an iteration stands: the key that it has returned last. Its bytes are JSON.
+    """Where an iteration stands: the key that it returned last. Its bytes are JSON.
 
     It belongs to one table, and to one family or to the whole table, and is refused elsewhere. It is a key, not an
     index: keys that come and go do not move it.
@@ -31,10 +31,10 @@ class IteratorState(NamedTuple):
     Args:
         table: the scope and name of the table.
         incarnation: the id of its first partition, which a later table of the same name does not have.
-        key_family: the family, ``None`` for an iteration over the whole table.
+        key_family: the family, or ``None`` for an iteration over the whole table.
         position: the table key that was returned last.
-        created: the token of its creation, which a table does not have that was created anew after a rollback; ``None``
-            for tables of before there were tokens.
+        created: the token of its creation, which a table that was created again after a rollback does not have;
+            ``None`` for tables from before there were tokens.
     """
 
     table: str
@@ -47,7 +47,7 @@ class IteratorState(NamedTuple):
         """Return the state as bytes, to be kept anywhere.
 
         Raises:
-            TypeError: its position is no bytes.
+            TypeError: its position is not bytes.
         """
         parts = [_FORMAT, self.table, self.incarnation, self.key_family, position_of(self).hex()]
         return orjson.dumps(parts if self.created is None else [*parts, self.created])
@@ -78,7 +78,7 @@ def position_of(state: IteratorState) -> bytes:
     """Return the table key at which a state stands.
 
     Raises:
-        TypeError: it is no bytes.
+        TypeError: it is not bytes.
     """
     if not isinstance(state.position, bytes):
         raise TypeError(f"the position of the state is {state.position!r:.80}: expected bytes, as page.state has them")
@@ -97,25 +97,25 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Rows(Protocol):
-    """What an iteration asks of its table; both calls refuse work where the table does."""
+    """What an iteration asks of its table; both calls refuse work if the table does."""
 
     def stamp(self) -> Any:
         """Return what changes with every write to the rows."""
 
     def read(self, after: bytes | None, count: int) -> list[Found]:
-        """Return the next rows after a table key, from the begin where it is ``None``."""
+        """Return the next rows after a table key, from the beginning if it is ``None``."""
 
 
 class PageIterator(Generic[T], Iterator[Page[T]]):
-    """The pages of an iteration, each as of the moment when it is taken. Every page but the last is full.
+    """The pages of an iteration, each as of the moment it is taken. Every page but the last is full.
 
     Args:
         rows: the rows to iterate over.
         lock: held while a page is read.
         size: how many items make a page.
         item: makes the item of a row.
-        start: the state from which to go on.
-        is_begun: whether it is that of a page; else only the table and the family are taken from it.
+        start: the state from which to continue.
+        is_begun: whether it is the state of a page; if not, only the table and the family are taken from it.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
         return Page(items, self._state._replace(position=found[-1][0]))
 
     def _take(self) -> tuple[bytes | None, list[Found]]:
-        """Return after which key the next page begins, and its rows, read ahead where nothing was written meanwhile."""
+        """Return the key after which the next page begins, and its rows, read ahead if nothing was written since."""
         with self._lock:
             before = self._position
             if self._is_over:

@@ -31,20 +31,20 @@ class KeyValueTableManager:
     Scopes and tables live in the space like everything else: what is created is durable with the next checkpoint. A
     space may have any number of managers.
 
-    Threads may share a manager and its tables. Where they do, use :meth:`checkpoint` and :meth:`rollback` of the
-    manager in place of those of the space: they wait for calls that are under way.
+    Threads may share a manager and its tables. If they do, use :meth:`checkpoint` and :meth:`rollback` of the manager
+    instead of those of the space: they wait for calls that are under way.
 
     Args:
-        space: the space, or a part of one. A read-only one (``space.at(epoch=7)``) gives tables to read.
-        autocommit: commit each call, of the manager and of the tables that it opens. Where such a commit fails, all is
-            as it was before the call; only a table that was deleted stays so, and deleting it again commits that.
+        space: the space, or a part of one. A read-only one (``space.at(epoch=7)``) has tables to read.
+        autocommit: commit each call, of the manager and of the tables that it opens. If such a commit fails, everything
+            is as it was before the call, except that a deleted table stays deleted; deleting it again commits that.
         version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
             default. With ``lambda: 0`` versions depend on nothing but the writes, for tasks that are replayed: a number
-            that was rolled back is given again.
+            that was rolled back is given out again.
 
     Raises:
-        TypeError: the space is none, or the floor no function.
-        ValueError: ``autocommit`` is asked for, and the space stores nothing.
+        TypeError: the space is not a space, or the floor not a function.
+        ValueError: ``autocommit`` is asked for, but the space stores nothing.
 
     >>> from checkpoint import CheckpointStore
     >>> from objectspace import PersistedObjectSpace
@@ -71,13 +71,13 @@ class KeyValueTableManager:
         self._lock = self._shared.lock
         self._catalogue = Catalogue(named)
         self._deleted: set[str] = set()
-        """The tables whose deletion could not be committed: it is done in memory, and the next call is to commit it."""
+        """The tables whose deletion could not be committed: it is done in memory, and the next call must commit it."""
 
     def create_scope(self, scope: str) -> bool:
-        """Create a scope; return False where it exists.
+        """Create a scope; return False if it exists.
 
         Raises:
-            ValueError: the name has other characters than ASCII letters, digits, dots and hyphens, or too many.
+            ValueError: the name has characters other than ASCII letters, digits, dots and hyphens, or too many.
 
         Time: O(log n). Dirties: one item and the length of the catalogue.
         """
@@ -89,7 +89,7 @@ class KeyValueTableManager:
         return is_new
 
     def delete_scope(self, scope: str) -> bool:
-        """Delete a scope; return False where there is none.
+        """Delete a scope; return False if there is none.
 
         Raises:
             ScopeNotEmptyError: it holds tables.
@@ -114,11 +114,11 @@ class KeyValueTableManager:
             return self._catalogue.scopes()
 
     def create_key_value_table(self, scope: str, table: str, configuration: KeyValueTableConfiguration) -> bool:
-        """Create a table; return False where one of this name exists, whatever its configuration.
+        """Create a table; return False if one of this name exists, whatever its configuration.
 
         Raises:
             NoSuchScopeError: there is no such scope.
-            ValueError: the name has other characters than ASCII letters, digits, dots and hyphens, or too many.
+            ValueError: the name has characters other than ASCII letters, digits, dots and hyphens, or too many.
             DamagedObjectError: there is a table of this name whose entry in the catalogue is damaged, or the id of the
                 next partition is.
 
@@ -158,13 +158,13 @@ class KeyValueTableManager:
         return KeyValueTableConfiguration(entry[PARTITIONS])
 
     def update_key_value_table(self, scope: str, table: str, configuration: KeyValueTableConfiguration) -> bool:
-        """Change the configuration of a table; return False where there is none.
+        """Change the configuration of a table; return False if there is none.
 
-        All that a configuration has is the partition count, and that is fixed: so this tells whether a table is as
-        expected.
+        A configuration holds nothing but the partition count, and that is fixed: so this only tells whether a table is
+        as expected.
 
         Raises:
-            ValueError: the partition count is another one.
+            ValueError: the partition count is a different one.
         """
         path = table_path(scope, table)
         wanted = _configuration(configuration).partition_count
@@ -178,7 +178,7 @@ class KeyValueTableManager:
         return entry is not None
 
     def seal_key_value_table(self, scope: str, table: str) -> bool:
-        """Seal a table: it takes no writes from then on, by any handle. Return False where there is none.
+        """Seal a table: from then on it takes no writes, by any handle. Return False if there is none.
 
         Time: O(log n). Dirties: one item of the catalogue.
         """
@@ -190,14 +190,13 @@ class KeyValueTableManager:
         return entry is not None
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
-        """Delete a table with all it holds; return False where there is none. Its handles refuse work from then on.
+        """Delete a table with all it holds; return False if there is none. Its handles refuse work from then on.
 
-        Where this is interrupted, the table is sealed and may have lost a part of its keys: delete it again. A table
-        whose entry in the catalogue is damaged is deleted as well, with all objects that are called like its
-        partitions.
+        If this is interrupted, the table is sealed and may have lost some of its keys: delete it again. A table whose
+        entry in the catalogue is damaged is deleted as well, with all objects that are named like its partitions.
 
-        Time: O(partitions), or O(objects of the space) where the entry is damaged. Dirties: two index rows per
-        partition that was written to, one item and the length of the catalogue.
+        Time: O(partitions), or O(objects of the space) if the entry is damaged. Dirties: two index rows per partition
+        that was written to, one item and the length of the catalogue.
         """
         path = table_path(scope, table)
         with self._lock:
@@ -206,8 +205,8 @@ class KeyValueTableManager:
             except DamagedObjectError:
                 entry = {}
             if entry is not None:
-                # The entry goes last, so that a deletion that is interrupted can be made again; until then handles
-                # look their partitions up anew, and write nothing.
+                # The entry goes last, so that an interrupted deletion can be repeated; until then handles look up their
+                # partitions again, and write nothing.
                 self._catalogue.put(path, {**entry, SEALED: True})
                 delete_partitions(self._space, path, entry)
                 self._deleted.add(path)
@@ -253,15 +252,15 @@ class KeyValueTableManager:
         value_serializer: Serializer[Any] = BYTES,
         autocommit: bool | None = None,
     ) -> KeyValueTable[Any, Any]:
-        """Return a handle on a table. Nothing is read before it is needed.
+        """Return a handle on a table. Nothing is read until it is needed.
 
         Args:
             scope: the scope of the table.
             table: the name of the table.
-            key_serializer: makes bytes of keys, and keys of bytes; ``BYTES``, ``UTF8``, ``JSON`` or your own.
+            key_serializer: turns keys into bytes, and bytes into keys; ``BYTES``, ``UTF8``, ``JSON`` or your own.
             value_serializer: the same for values.
-            autocommit: commit each call that writes, with everything else that is dirty in the space; as the manager
-                does by default. Where such a commit fails, the keys of the call are as they were before it.
+            autocommit: commit each call that writes, with everything else that is dirty in the space; by default as the
+                manager does. If such a commit fails, the keys of the call are as they were before it.
 
         Raises:
             NoSuchTableError: there is no such table.
@@ -298,7 +297,7 @@ class KeyValueTableManager:
         return entry
 
     def _set(self, path: str, entry: Entry | None, before: Entry | None) -> None:
-        """Set an entry of the catalogue and commit it; where that fails, the entry is as it was before."""
+        """Set an entry of the catalogue and commit it; if that fails, the entry is as it was before."""
         try:
             self._catalogue.put(path, entry)
             self._changed()
@@ -316,13 +315,13 @@ class KeyValueTableManager:
 
 
 def _space(space: object) -> ObjectSpace:
-    """Return what a manager stands on; raise TypeError where it is nothing of that kind."""
+    """Return what a manager works on; raise TypeError if it is nothing of that kind."""
     if not isinstance(space, ObjectSpace | SpacePart):
         raise TypeError(
             f"the space is {space!r:.80}, a {type(space).__name__}: pass an object space, such as"
             " PersistedObjectSpace.open(path), or a SpacePart"
         )
-    return cast(ObjectSpace, space)  # A part has the methods that are needed but for checkpoints.
+    return cast(ObjectSpace, space)  # A part has the methods that are needed, except those for checkpoints.
 
 
 def _configuration(configuration: object) -> KeyValueTableConfiguration:

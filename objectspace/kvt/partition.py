@@ -1,8 +1,8 @@
 """One partition: a sorted dictionary from table key to version number and value, and the counter of its versions.
 
 The dictionary is a raw one: a slot is the table key, and what is stored of it is the number, a space and the value, as
-text where the value is text, so that anybody can read it in the store: ``12 blue``. Tables that were made before raw
-dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to do so.
+text if the value is text, so that anybody can read it in the store: ``12 blue``. Tables that were created before there
+were raw dictionaries keep their rows as lists, ``[12,"blue"]``, and continue to do so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from objectspace.kvt.versions import KeyVersion
 from objectspace.objects.base import DAMAGE
 
 Stored = str | bytes
-"""A value as it is kept: text where its bytes are UTF-8, so that anybody can read it in the store; else bytes."""
+"""A value as it is kept: text if its bytes are UTF-8, so that anybody can read it in the store; else bytes."""
 
 Row = Sequence[int | Stored]
 """What is kept of a key: ``(number, value)``."""
@@ -70,7 +70,7 @@ def place_of(name: str, address: bytes) -> tuple[str | None, bytes]:
         address: the table key.
 
     Raises:
-        DamagedObjectError: it is no table key.
+        DamagedObjectError: it is not a table key.
     """
     try:
         return split_table_key(address)
@@ -127,7 +127,7 @@ class Partition:
         name: the name of its dictionary.
         partition_id: the first part of its versions.
         shared: the numbers given out in this space.
-        floor: what a number exceeds where numbers may be lost.
+        floor: what a number exceeds if numbers may be lost.
     """
 
     def __init__(self, space: ObjectSpace, name: str, partition_id: int, shared: Shared, floor: Floor) -> None:
@@ -137,10 +137,10 @@ class Partition:
         self._counter: Value[int]
         self._stored_of: Callable[[int, Stored], Any]
         self._changed: Mapping[bytes, bool] | tuple[bytes, ...] = ()
-        """The keys that the last write has changed, with whether it has removed them: so putting back reads nothing.
+        """The keys that the last write changed, with whether it removed them, so putting them back reads nothing.
 
-        Of a single put it is the key alone, which takes less time. A key that was set is in memory; of one that was
-        removed the dictionary may not know without reading.
+        For a single put it is the key alone, which takes less time. A key that was set is in memory; of one that was
+        removed the dictionary may know nothing without reading.
         """
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class Partition:
 
     @property
     def stamp(self) -> int:
-        """The number of the last write: as long as it is the same, so are the contents."""
+        """The number of the last write: as long as it stays the same, so do the contents."""
         return -1 if self._open() is None else self._counter.value
 
     def read(self, key: bytes) -> Row | None:
@@ -172,7 +172,7 @@ class Partition:
         try:
             return [one if one is None else _split(one) for one in stored]
         except DAMAGE:
-            return list(map(self.read, keys))  # The one that is damaged says so.
+            return list(map(self.read, keys))  # The damaged one says so.
 
     def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
         """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
@@ -210,13 +210,13 @@ class Partition:
         if given.get(self.id, _NONE_GIVEN) != number:
             number = self._resume(number)
         number += 1
-        counter.value = given[self.id] = number  # First: an interruption may waste a number, and never give one twice.
+        counter.value = given[self.id] = number  # First: an interruption may waste a number, but never give one twice.
         self._changed = (key,)
         rows[key] = self._stored_of(number, value)
         return number
 
     def put_back(self, keys: Sequence[bytes], before: Sequence[Row | None]) -> None:
-        """Undo what the last write did to its keys; the numbers that it took are not given again.
+        """Undo what the last write did to its keys; the numbers that it took are not given out again.
 
         Nothing is read: the store may be what has failed.
 
@@ -235,7 +235,7 @@ class Partition:
                 rows.pop(key, None)
 
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
-        """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
+        """Yield (table key, row) between two bounds in order; an upper bound of ``None`` means no bound."""
         rows = self._open()
         if rows is None:
             return iter(())
@@ -258,13 +258,13 @@ class Partition:
         return self._rows
 
     def _created(self) -> SortedDictionary[bytes, Any]:
-        """Return the dictionary, which is created where no handle has written yet."""
+        """Return the dictionary, creating it if no handle has written yet."""
         rows = self._open()
         return self._take(self._space.create_sorted_dictionary(self._name, raw=True)) if rows is None else rows
 
     def _take(self, rows: SortedDictionary[bytes, Any]) -> SortedDictionary[bytes, Any]:
-        """Keep the dictionary and what belongs to it: last itself, as a reading that fails must leave nothing half."""
-        # Where an interruption came between the making of the two objects there are rows, of no keys, and no counter.
+        """Keep the dictionary and what belongs to it: itself last, as a failed reading must leave nothing half done."""
+        # If an interruption came between the creation of the two objects, there are rows, of no keys, and no counter.
         self._counter = self._space.get_or_create_value(f"{self._name}/version", 0)
         self._stored_of = _joined if rows.is_raw else _listed
         self._rows = rows
@@ -304,15 +304,15 @@ class Partition:
         return numbers
 
     def _last_number(self) -> int:
-        """Return the number after which the next write goes on."""
+        """Return the number after which the next write continues."""
         number = self._counter.value
         return number if self._shared.given.get(self.id, _NONE_GIVEN) == number else self._resume(number)
 
     def _resume(self, number: Any) -> int:
-        """Return the number after which writes go on where the counter is not the last number given out here.
+        """Return the number after which writes continue if the counter is not the last number given out here.
 
         Raises:
-            DamagedObjectError: the counter is no number.
+            DamagedObjectError: the counter is not a number.
         """
         if type(number) is not int or number < 0:
             raise DamagedObjectError(

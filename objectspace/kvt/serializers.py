@@ -1,4 +1,4 @@
-"""Serializers: keys and values as bytes. What they return decides equality, order and length of keys."""
+"""Serializers: keys and values as bytes. What they return decides the equality, order and length of keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Serializer(Protocol[T]):
     """What a table asks of a serializer; any object with these two methods is one."""
 
     def serialize(self, value: T) -> bytes:
-        """Return a value as bytes; raise TypeError or ValueError where it has none."""
+        """Return a value as bytes; raise TypeError or ValueError if it has none."""
 
     def deserialize(self, data: bytes) -> T:
         """Return the value of bytes that :meth:`serialize` returned."""
@@ -89,7 +89,7 @@ class _Json:
 
 
 def _shown(value: object) -> str:
-    """Return a value as errors show it: what is nested too deep for that by its type."""
+    """Return a value as errors show it: by its type if it is nested too deeply for that."""
     try:
         return f"{value!r:.80}"
     except RecursionError:
@@ -116,7 +116,7 @@ def checked_serializer(serializer: object, what: str) -> Any:
     """Return what a table is opened with, which must have both methods.
 
     Raises:
-        TypeError: it has not.
+        TypeError: it does not.
     """
     for method in ("serialize", "deserialize"):
         if not callable(getattr(serializer, method, None)):
@@ -131,7 +131,7 @@ def to_bytes(serializer: Serializer[T], value: T, what: str) -> bytes:
     """Return a key or value as bytes.
 
     Raises:
-        TypeError: it is ``None``, or the serializer does not take it or returns something else.
+        TypeError: it is ``None``, or the serializer does not take it or returns something other than bytes.
     """
     if serializer is BYTES and type(value) is bytes:
         return value  # type: ignore[return-value]

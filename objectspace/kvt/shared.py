@@ -17,15 +17,15 @@ Floor = Callable[[], int]
 """Returns a number that no version given out and lost can exceed."""
 
 _FLOOR_LIMIT = 2**62
-"""From here on there would not be room enough for the numbers to come."""
+"""From here on there would not be enough room for the numbers to come."""
 
 
 class Shared:
     """The lock of a space, and for each partition the greatest number that was given out in this process.
 
-    There is one lock a space, not one a partition: a checkpoint must see no object half changed, so it would have to
-    take the locks of all partitions; and the store has one connection for what is not in memory. The parts of a space
-    have the lock of the whole, and numbers of their own: each counts its partitions from 0.
+    There is one lock per space, not one per partition: a checkpoint must not see a half-changed object, so it would
+    have to take the locks of all partitions; and the store has one connection for what is not in memory. The parts of a
+    space have the lock of the whole, but their own numbers: each counts its partitions from 0.
 
     Args:
         lock: the lock of the space.
@@ -35,35 +35,36 @@ class Shared:
         self.lock = lock
         self.given: dict[int, int] = {}
         self.creations: Counter[tuple[int, int, int | None]] = Counter()
-        """How often a table was created in this process, by its identity: more than once where that was rolled back."""
+        """How often a table was created in this process, by its identity: more than once if that was rolled back."""
         self._created = -1
 
     def resume(self, partition: int, stored: int, floor: Floor) -> int:
-        """Return the number after which a partition goes on whose counter is not the last number given out here.
+        """Return the number after which a partition continues whose counter is not the last number given out here.
 
-        Numbers may have been given out and lost then, by a session that ended before its checkpoint or by a rollback.
-        Those that this process knows of are exceeded too where the floor is the clock, which may be set back. Any other
-        floor says alone what is to be exceeded: a write that is replayed has the same number in whichever process.
+        In that case numbers may have been given out and lost, by a session that ended before its checkpoint or by a
+        rollback. If the floor is the clock, which may be set back, the numbers that this process knows of are exceeded
+        too. Any other floor alone says what to exceed: a write that is replayed has the same number in whichever
+        process.
 
         Args:
             partition: the id of the partition.
             stored: its counter.
-            floor: what to exceed where numbers may be lost.
+            floor: what to exceed if numbers may be lost.
 
         Raises:
-            TypeError: the floor is no int.
+            TypeError: the floor is not an int.
             ValueError: it leaves no room for numbers of 64 bits.
         """
         known = self.given.get(partition, 0) if floor is clock_floor else 0
         return max(stored, known, _checked(floor()))
 
     def creation(self, first: int, floor: Floor) -> int:
-        """Return the token of a table that is being created, which by the clock none has that was rolled back.
+        """Return the token of a table that is being created; by the clock, no table that was rolled back has it.
 
         Args:
-            first: the id of its first partition: the token where there is no clock, so that a task that is replayed
-                writes the same one.
-            floor: what to exceed where tokens may be lost.
+            first: the id of its first partition: the token if there is no clock, so that a task that is replayed writes
+                the same one.
+            floor: what to exceed if tokens may be lost.
         """
         following = self._created + 1 if floor is clock_floor else 0
         self._created = max(first, following, _checked(floor()))
@@ -71,7 +72,7 @@ class Shared:
 
 
 def _checked(floor: int) -> int:
-    """Return what version_floor has returned: a number that cannot be stored would make its partition unreadable."""
+    """Return what version_floor returned: a number that cannot be stored would make its partition unreadable."""
     if type(floor) is not int:
         raise TypeError(f"version_floor returned {floor!r:.80}, a {type(floor).__name__}: expected an int")
     if floor >= _FLOOR_LIMIT:
@@ -100,11 +101,11 @@ def shared_of(space: ObjectSpace | SpacePart) -> Shared:
 def require_persisted(
     space: ObjectSpace, advice: str = "leave out autocommit=True, and what is changed here is saved with the next one"
 ) -> PersistedObjectSpace:
-    """Return the space of a manager or a table that is to commit or to go back.
+    """Return the space of a manager or a table that is to commit or to roll back.
 
     Args:
         space: the space.
-        advice: what to do where it is a part of another one.
+        advice: what to do if it is a part of another one.
 
     Raises:
         CheckpointProtocolError: it is a part of a space.

@@ -22,13 +22,13 @@ D = TypeVar("D")
 
 
 class KeyValueTable(TableCore[K, V]):
-    """A handle on a table; a manager makes it.
+    """A handle on a table, which a manager opens.
 
-    A key lies in a family, or in none; the same key in two families is two keys. Every write that is accepted gives its
-    key a new version. Every call is atomic, and calls from several threads exclude one another. Keys and values are
-    anything that the serializers take, but not ``None``; what they return decides which keys are equal.
+    A key lies in a family, or in none; the same key in two families is two keys. Every accepted write gives its key a
+    new version. Every call is atomic, and calls from several threads exclude one another. Keys and values are anything
+    that the serializers take, except ``None``; what the serializers return decides which keys are equal.
 
-    A write is durable with the next checkpoint of the space, or when it returns with ``autocommit=True``.
+    A write is durable with the next checkpoint of the space or, with ``autocommit=True``, when it returns.
 
     The calls raise TypeError or ValueError for arguments that no table takes, TableClosedError after :meth:`close` and
     NoSuchTableError after the table was deleted; those that write raise TableSealedError after it was sealed.
@@ -51,7 +51,7 @@ class KeyValueTable(TableCore[K, V]):
     def put(self, key: K, value: V, key_family: str | None = None) -> KeyVersion:
         """Set the value of a key, whether it exists or not, and return its new version.
 
-        Time: O(log n). Dirties: one slot and the counter of the partition; for a new key also the length.
+        Time: O(log n). Dirties: one slot and the counter of the partition; for a new key, also the length.
         """
         stored = pack(to_bytes(self._values, value, "value"))
         address, index = self._address(key, key_family)
@@ -73,7 +73,7 @@ class KeyValueTable(TableCore[K, V]):
 
         A key that occurs twice is set twice, and the last value stays.
 
-        Time: O(pairs · log n). Dirties: one slot per key and the counter; where keys are new also the length.
+        Time: O(pairs · log n). Dirties: one slot per key and the counter; if keys are new, also the length.
         """
         return self._versions(key_family, [Put(*pair_of(member)) for member in members_of(pairs)])
 
@@ -83,7 +83,7 @@ class KeyValueTable(TableCore[K, V]):
         ``KeyVersion.NO_VERSION`` makes this :meth:`put`, ``KeyVersion.NOT_EXISTS`` makes it :meth:`put_if_absent`.
 
         Raises:
-            BadKeyVersionError: it has another version.
+            BadKeyVersionError: it has a different version.
             NoSuchKeyError: it does not exist.
 
         Time: O(log n). Dirties: one slot and the counter of the partition.
@@ -93,15 +93,15 @@ class KeyValueTable(TableCore[K, V]):
         return self._put(key, value, version, key_family)
 
     def replace_all(self, key_family: str, entries: Iterable[TableEntry[K, V]]) -> list[KeyVersion]:
-        """Set keys of one family, all or none, each on the condition of its version; return the new versions in order.
+        """Set keys of one family, all or none, each conditional on its version; return the new versions in order.
 
         All conditions are judged against the state before the batch.
 
         Raises:
-            BadKeyVersionError: a key has another version.
+            BadKeyVersionError: a key has a different version.
             NoSuchKeyError: a key does not exist.
 
-        Time: O(entries · log n). Dirties: one slot per key and the counter; where keys are new also the length.
+        Time: O(entries · log n). Dirties: one slot per key and the counter; if keys are new, also the length.
         """
         members = [typed(entry, TableEntry) for entry in members_of(entries)]
         keys = [typed(entry.key, TableKey) for entry in members]
@@ -109,23 +109,23 @@ class KeyValueTable(TableCore[K, V]):
         return self._versions(key_family, puts)
 
     def remove(self, key: K, version: KeyVersion = KeyVersion.NO_VERSION, key_family: str | None = None) -> None:
-        """Remove a key, on the condition of its version where one is given; without one it may be absent.
+        """Remove a key, conditional on its version if one is given; without one it may be absent.
 
         Raises:
-            BadKeyVersionError: it has another version.
+            BadKeyVersionError: it has a different version.
             NoSuchKeyError: a version was given, and the key does not exist.
 
-        Time: O(log n). Dirties: one slot, the counter of the partition and the length; nothing where the key is absent.
+        Time: O(log n). Dirties: one slot, the counter of the partition and the length; nothing if the key is absent.
         """
         self._apply(key_family, [Remove(key, version)])
 
     def remove_all(self, key_family: str, keys: Iterable[TableKey[K]]) -> None:
-        """Remove keys of one family, all or none, each on the condition of its version.
+        """Remove keys of one family, all or none, each conditional on its version.
 
-        A key with ``KeyVersion.NOT_EXISTS`` guards the others by its absence.
+        A key with ``KeyVersion.NOT_EXISTS`` makes its absence a condition for the others.
 
         Raises:
-            BadKeyVersionError: a key has another version.
+            BadKeyVersionError: a key has a different version.
             NoSuchKeyError: a version was given, and the key does not exist.
 
         Time: O(keys · log n). Dirties: one slot per key that exists, the counter and the length.
@@ -136,35 +136,35 @@ class KeyValueTable(TableCore[K, V]):
     def apply(self, key_family: str, modifications: Iterable[Modification]) -> list[KeyVersion | None]:
         """Insert, set and remove keys of one family, all or none; return a version for each, ``None`` for a removal.
 
-        All conditions are judged against the state before the batch; then the members are applied in their order.
+        All conditions are judged against the state before the batch; then the members are applied in order.
 
         Args:
             key_family: the family.
             modifications: :class:`Insert`, :class:`Put` and :class:`Remove`, mixed as you like.
 
         Raises:
-            BadKeyVersionError: a key has another version, or exists although it is to be inserted.
+            BadKeyVersionError: a key has a different version, or exists although it is to be inserted.
             NoSuchKeyError: a version was given, and the key does not exist.
 
-        Time: O(members · log n). Dirties: one slot per key and the counter; where keys come or go also the length.
+        Time: O(members · log n). Dirties: one slot per key and the counter; if keys come or go, also the length.
         """
         return self._apply(family_of(key_family), members_of(modifications))
 
     def update(
         self, key: K, function: Callable[[Any], V], key_family: str | None = None, default: D | None = None
     ) -> KeyVersion:
-        """Set a key to what a function makes of its value, so that no other write comes between; return the version.
+        """Set a key to what a function makes of its value, with no other write in between; return the version.
 
-        The function runs outside the lock. It is called again where another write came first, so it should have no
-        effect but its result.
+        The function runs outside the lock. It is called again if another write came first, so it should have no side
+        effects.
 
         Args:
             key: the key.
             function: from the present value to the new one.
             key_family: the family of the key.
-            default: what the function gets where the key does not exist.
+            default: what the function gets if the key does not exist.
 
-        Time: O(log n), and the function. Dirties: one slot and the counter; for a new key also the length.
+        Time: O(log n), and the function. Dirties: one slot and the counter; for a new key, also the length.
 
         >>> from objectspace import VolatileObjectSpace
         >>> from objectspace.kvt import JSON, KeyValueTableConfiguration, KeyValueTableManager
@@ -191,7 +191,7 @@ class KeyValueTable(TableCore[K, V]):
     def get(self, key: K, key_family: str | None = None) -> TableEntry[K, V] | None:
         """Return a key with its version and value, or ``None`` if it does not exist.
 
-        Time: O(1) in memory; one row is read where it is not.
+        Time: O(1) in memory; one row is read if it is not.
         """
         address, index = self._address(key, key_family)
         with self._lock:
@@ -237,9 +237,9 @@ class KeyValueTable(TableCore[K, V]):
         return sorted(found, key=addressing.family_prefix)
 
     def family(self, key_family: str | None) -> FamilyView[K, V]:
-        """Return a family as a mutable mapping from key to value, which is a view: it shows and makes changes at once.
+        """Return a view of a family as a mutable mapping from key to value: it shows and makes changes at once.
 
-        ``None`` gives the keys without a family, which can be got, set and removed, but not iterated over.
+        ``None`` gives the keys without a family, which can be read, set and removed, but not iterated over.
         """
         from objectspace.kvt.family import FamilyView
 
@@ -255,7 +255,7 @@ class KeyValueTable(TableCore[K, V]):
         Args:
             key_family: the family.
             max_keys_at_once: how many keys make a page; only the last one may have fewer.
-            state: the state of a page, to go on after it.
+            state: the state of a page, to continue after it.
 
         Raises:
             ValueError: the state is of another family or table.
@@ -323,8 +323,8 @@ class KeyValueTable(TableCore[K, V]):
     ) -> PageIterator[TableKey[K]]:
         """Return an iterator over all keys of the table, in the byte order of their table keys.
 
-        The items name their family. Families come by length and bytes, then the keys without a family, the longest
-        first; only the empty key without a family leads all.
+        The items name their family. Families come first, by length and bytes, then the keys without a family, the
+        longest first; only the empty key without a family comes before all others.
         """
         return self._pages(self._key_item_with_family, None, (b"", None, True), max_keys_at_once, state)
 
@@ -337,13 +337,13 @@ class KeyValueTable(TableCore[K, V]):
     # The handle -------------------------------------------------------------------------------------------------------
 
     def as_async(self) -> AsyncKeyValueTable[K, V]:
-        """Return an asyncio face of this handle."""
+        """Return an asyncio interface to this handle."""
         from objectspace.kvt.asynchronous import AsyncKeyValueTable
 
         return AsyncKeyValueTable(self)
 
     def close(self) -> None:
-        """Close the handle, which refuses work from then on; other handles are not concerned. May be called twice."""
+        """Close the handle, which refuses work from then on; other handles are not affected. May be called twice."""
         self._is_closed = True
 
     def __enter__(self) -> KeyValueTable[K, V]:

@@ -18,13 +18,13 @@ class _Pair(NamedTuple):
 
 
 class KeyVersion(_Pair):
-    """A version of a key, to be compared for equality; of one partition the newer has the greater number.
+    """A version of a key, to be compared for equality; within a partition the newer one has the greater number.
 
-    Two versions are special: ``KeyVersion.NO_VERSION`` makes no condition, ``KeyVersion.NOT_EXISTS`` asks that the key
-    is absent. Both are never given to a key.
+    Two versions are special: ``KeyVersion.NO_VERSION`` sets no condition, ``KeyVersion.NOT_EXISTS`` requires that the
+    key is absent. Neither is ever given to a key.
 
     Args:
-        partition: the id of the partition, never used by another one.
+        partition: the id of the partition, which no other one ever uses.
         number: the number of the write in the partition.
 
     >>> str(KeyVersion(3, 17)), KeyVersion.parse("3:17")
@@ -62,14 +62,14 @@ KeyVersion.NO_VERSION = KeyVersion(_INT64_MIN, _INT64_MIN)
 KeyVersion.NOT_EXISTS = KeyVersion(_INT64_MIN, -1)
 
 new_version: Any = tuple.__new__
-"""Makes a version of a pair without the calls of a named tuple: ``new_version(KeyVersion, (partition, number))``."""
+"""Makes a version from a pair without the calls of a named tuple: ``new_version(KeyVersion, (partition, number))``."""
 
 
 def clock_floor() -> int:
     """Return the microseconds since 1970: more than any number that a lost session can have reached.
 
-    A partition goes on from here where it cannot know which numbers were given out and lost, that is at its first write
-    after it was opened or rolled back; otherwise a write has the number after the one before. A writer would have to
+    A partition continues from here if it cannot know which numbers were given out and lost, that is, at its first write
+    after it was opened or rolled back; otherwise a write has the number after the previous one. A writer would have to
     give out more than a million versions a second for as long as it lives to get ahead of the clock.
     """
     return time.time_ns() // 1000

@@ -56,7 +56,7 @@ class Dictionary(dict[K, V], KeyedObject):
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 
-    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
+    if TYPE_CHECKING:  # To a type checker, an __init__ that is assigned as a variable is not a constructor.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:
@@ -131,7 +131,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set many keys.
 
-        Time: O(changes). Dirties: one item per key that changes; for new ones also the length.
+        Time: O(changes). Dirties: one item per key that changes; for new ones, also the length.
         """
         # Anything but a plain dict may run any code while it is read, even a save of the space: it is read first.
         changes = other if type(other) is dict and not more else dict(other, **more)

@@ -38,7 +38,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         return True
 
     def __setitem__(self, key: bytes, value: str | bytes) -> None:
-        """Set the value of a key. Time: O(log n). Dirties: one item; for a new key also the length."""
+        """Set the value of a key. Time: O(log n). Dirties: one item; for a new key, also the length."""
         table = self._table
         live, edits = table.live, table.edits
         if edits and key in live and _is_storable(value) and table.places is None:

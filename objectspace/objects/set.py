@@ -245,7 +245,7 @@ class Set(MemberCodec, SetMethods[T]):
     __slots__ = ("_table",)  # Found sooner there than in a __dict__ that also has methods.
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
-    if TYPE_CHECKING:  # Type checkers do not take a variable of the class for a way to make an object.
+    if TYPE_CHECKING:  # To a type checker, an __init__ that is assigned as a variable is not a constructor.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
     else:

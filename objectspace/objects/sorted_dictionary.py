@@ -64,7 +64,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Raises:
             TypeError: the key has no order among the other keys.
 
-        Time: O(log n). Dirties: one item; for a new key also the length.
+        Time: O(log n). Dirties: one item; for a new key, also the length.
         """
         self._put(key, value)
 
@@ -82,7 +82,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Raises:
             TypeError: a key has no order among the other keys.
 
-        Time: O(log n) per key. Dirties: one item per key that changes; for new keys also the length.
+        Time: O(log n) per key. Dirties: one item per key that changes; for new keys, also the length.
         """
         self._put_all(dict(other, **more))
 

@@ -78,7 +78,7 @@ class SparseArray(KeyedObject, Generic[T]):
             IndexError: the index has more than 64 bits.
             ValueError: a slice without bounds, or with a different number of values.
 
-        Time: O(1) per slot. Dirties: one item per slot; for new ones also the length.
+        Time: O(1) per slot. Dirties: one item per slot; for new ones, also the length.
         """
         if not isinstance(index, slice):
             self._table.write(self._place(index), value)

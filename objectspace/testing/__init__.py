@@ -41,22 +41,22 @@ def crash_everywhere(
     """Run an operator or a pipeline through every crash point, and compare each run with an undisturbed one.
 
     Each epoch is cut off before its save, after it, after a commit that failed, after the commit, and after the
-    checkpoint; the operator is opened again, and the events since the last checkpoint are given again, and cut off
-    again. Each epoch meets a commit that fails, and one whose outcome is not known, without a restart.
+    checkpoint. The operator is then opened again, given the events since the last checkpoint again, and cut off again.
+    Each epoch also meets, without a restart, a commit that fails and one whose outcome is not known.
 
-    And from each checkpoint on every operation of the storage fails, from the recovery to the end of the next epoch:
-    once, so that the space is rolled back and goes on where that is possible, and from then on, so that the process
-    ends and the next one recovers. Every time, all epochs must give the same output, of chunks what they add up to, and
-    the objects of the space must end with the same contents.
+    In addition, from each checkpoint on, every operation of the storage fails in turn, from the recovery to the end of
+    the next epoch: once, so that the space is rolled back and continues if that is possible, and from then on, so that
+    the process ends and the next one recovers. Every time, all epochs must give the same output (for chunks, what they
+    add up to), and the objects of the space must end with the same contents.
 
     Args:
         subject: a function that returns a new operator or pipeline; or an operator that was never opened, or a
             pipeline.
         events: the events.
         events_per_epoch: after how many events a checkpoint is taken.
-        max_dirty_per_event: how many items an event may dirty, each with a checkpoint of its own; no limit by default.
-            What ``open`` creates does not count, nor do metadata rows such as lengths, nor an object that is created
-            or deleted empty.
+        max_dirty_per_event: how many items an event may dirty, each event with a checkpoint of its own; no limit by
+            default. What ``open`` creates does not count, nor do metadata rows such as lengths, nor an object that is
+            created or deleted empty.
         storage: whether operations of the storage fail too.
         name: the name to open the operator under.
 
@@ -66,7 +66,7 @@ def crash_everywhere(
     Raises:
         AssertionError: a run differs, or an event dirtied too much; the message says where and what.
         ValueError: an epoch has no event.
-        TypeError: this is no operator, or no list of events that it takes.
+        TypeError: this is not an operator, or not a list of events that it takes.
 
     Time: O(epochs²) epochs, and with ``storage`` two more for each operation of the storage.
 
@@ -96,7 +96,7 @@ def _events(given: Any) -> list[Any]:
     """Return events as a list: they are given many times.
 
     Raises:
-        TypeError: it is one batch, or nothing of which there are several.
+        TypeError: it is one batch, or nothing that holds several events.
     """
     if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
         raise TypeError(f"events is {given!r:.80}: expected a list of events; one alone is a list of one")
@@ -104,7 +104,7 @@ def _events(given: Any) -> list[Any]:
 
 
 def _storage_runs(history: History, clean: Undisturbed) -> int:
-    """Have every operation of the storage fail, and return how many runs that took."""
+    """Make every operation of the storage fail, and return how many runs that took."""
     with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         paths = (Path(folder) / f"{number}.db" for number in itertools.count())
         return sum(
@@ -115,7 +115,7 @@ def _storage_runs(history: History, clean: Undisturbed) -> int:
 
 
 def _failures(history: History, clean: Undisturbed, paths: Iterator[Path], done: int, mode: Mode) -> int:
-    """Have every operation fail from the recovery of a checkpoint to the end of the next epoch; return how many."""
+    """Make every operation fail from the recovery of a checkpoint to the end of the next epoch; return how many."""
     where = f"after epoch {done}" if done >= 0 else "from the beginning"
     for place in itertools.count(1):
         fault = Fault(place, mode)

@@ -24,7 +24,7 @@ class Fault:
 
     Args:
         at: the number of the operation, counted from 1.
-        mode: whether it fails alone, or all after it as well.
+        mode: whether it fails alone, or all operations after it as well.
     """
 
     def __init__(self, at: int, mode: Mode) -> None:
@@ -33,7 +33,7 @@ class Fault:
         self.has_struck = False
 
     def strikes(self) -> bool:
-        """Count an operation, and tell whether it fails."""
+        """Count an operation, and return whether it fails."""
         if self.is_over:
             return False
         self.seen += 1
@@ -65,7 +65,7 @@ class FaultyConnection(sqlite3.Connection):
 
 @contextmanager
 def failing(fault: Fault) -> Iterator[None]:
-    """Have the connections that stores open meanwhile fail as a fault says."""
+    """Make the connections that stores open meanwhile fail as a fault says."""
     before = Session.factory
     Session.factory, FaultyConnection.fault = FaultyConnection, fault
     try:
@@ -78,7 +78,7 @@ def _unless_struck(call: Callable[..., sqlite3.Cursor], *arguments: Any) -> sqli
     fault = FaultyConnection.fault
     if fault is not None and fault.strikes():
         error = sqlite3.OperationalError(f"storage operation {fault.seen} fails: this is a test")
-        # A full disk is a passing trouble; one that fails may have written anything, and the store refuses to go on.
+        # A full disk is a passing problem; one that fails may have written anything, and the store refuses to go on.
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR if fault.mode == LASTING else sqlite3.SQLITE_FULL
         raise error
     return call(*arguments)

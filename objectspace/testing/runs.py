@@ -74,7 +74,7 @@ class History:
 
 
 class Run:
-    """A run over some epochs; epoch 0 is that of the opening, and the checkpoint of epoch n has the number n + 1."""
+    """A run over some epochs; epoch 0 is the opening, and the checkpoint of epoch n has the number n + 1."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -87,7 +87,7 @@ class Run:
         self.operator = self.history.opened(self.space)
 
     def durable(self) -> int:
-        """Return the last epoch that is durable, -1 where there is none."""
+        """Return the last epoch that is durable, or -1 if there is none."""
         records = self.store.checkpoints()
         return records[-1].epoch - 1 if records else -1
 
@@ -204,7 +204,7 @@ def _own(event: Any) -> Any:
     """Return an event that nobody else has: an operator may keep it, and change what it keeps."""
     if type(event) is tuple:
         return tuple(map(_own, event))
-    # A chunk does not change; what cannot be copied, such as an open file, all runs have together.
+    # A chunk does not change; all runs share what cannot be copied, such as an open file.
     if callable(event) or hasattr(event, "rows"):
         return event
     try:
@@ -218,7 +218,7 @@ def _is_array(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text that is the same for the same values: of sets in one order, of arrays whole.
+    """Return a value as text that is the same for the same values: sets in one order, arrays in full.
 
     >>> text_of([{8, 0}, float("nan")]) == text_of([{0, 8}, float("nan")])
     True

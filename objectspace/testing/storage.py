@@ -13,14 +13,14 @@ from objectspace.testing.runs import History, Run
 class FaultyRun(Run):
     """A run that recovers from a checkpoint, plays the next epoch on failing storage, and the one after on a sound one.
 
-    Where the storage fails once, the space is rolled back and the operator opened again in the same process, if that is
+    If the storage fails once, the space is rolled back and the operator opened again in the same process, if that is
     possible. Otherwise the process ends, and the next one recovers.
 
     Args:
         history: the events.
         path: where its file may lie.
         image: the file as the checkpoint left it.
-        done: the epoch of that checkpoint, -1 where there is none.
+        done: the epoch of that checkpoint, or -1 if there is none.
         fault: what fails.
     """
 
@@ -46,7 +46,7 @@ class FaultyRun(Run):
             self._restart()
 
     def _is_done(self) -> bool:
-        """Play an epoch, and tell whether it was the last one; where the storage fails, go back to the checkpoint."""
+        """Play an epoch, and return whether it was the last one; if the storage fails, go back to the checkpoint."""
         try:
             epoch = self.durable() + 1
             if epoch > self.last:
@@ -59,7 +59,7 @@ class FaultyRun(Run):
         return False
 
     def _go_back(self) -> None:
-        """Handle a failure in this process where it is the first one and the storage fails once."""
+        """Handle a failure in this process if it is the first one and the storage fails once."""
         if self._fault.has_struck and self._fault.mode == ONCE and not self._was_rolled_back:
             self._was_rolled_back = True
             with suppress(*FAILURES):
@@ -69,7 +69,7 @@ class FaultyRun(Run):
         self._restart()
 
     def _restart(self) -> None:
-        """Handle a failure by the end of this process; raise it again where the storage is sound."""
+        """Handle a failure by ending this process; raise it again if the storage is sound."""
         if not self._fault.has_struck or self._was_restarted:
             raise
         self._die()

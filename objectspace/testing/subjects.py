@@ -1,4 +1,4 @@
-"""What is tested: how it is made anew for each run, and how it takes events."""
+"""What is tested: how a new one is made for each run, and how it takes events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def maker_of(subject: Any) -> Make:
 
     Args:
         subject: a function or class that does; or a pipeline, or an operator that was never opened, which is copied.
-            What is none of them is refused when the first one is made.
+            Anything else is refused when the first operator is made.
     """
     if isinstance(subject, type) or (callable(subject) and not hasattr(subject, "open")):
         return lambda: _operator(subject())
@@ -32,7 +32,7 @@ def given(operator: Any, event: Any, number: int) -> list[Any]:
         number: its number, counted from 1.
 
     Raises:
-        TypeError: the operator takes no such event, or what it returns is no list.
+        TypeError: the operator takes no such event, or what it returns is not a list.
     """
     what = f"event {number}: {type(operator).__name__}"
     if isinstance(event, Mapping) and hasattr(operator, "take"):
@@ -58,7 +58,7 @@ def listed(what: str, found: Any) -> list[Any]:
         found: what it gave.
 
     Raises:
-        TypeError: these are no values.
+        TypeError: these are not values.
     """
     if isinstance(found, str | bytes) or not isinstance(found, Iterable | None):
         raise TypeError(f"{what} returned {found!r:.80}: expected a list of what comes out, or None for nothing")
@@ -66,10 +66,10 @@ def listed(what: str, found: Any) -> list[Any]:
 
 
 def _operator(made: Any) -> Any:
-    """Return an operator that was made, of a pipeline the one that it is.
+    """Return an operator that was made, or the operator that a pipeline is.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not an operator.
     """
     if hasattr(made, "as_operator"):
         return made.as_operator()
