@@ -41,7 +41,7 @@ TOO_DEEP = (
     "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, lie in each"
     " other; store its parts under keys of their own"
 )
-"""Why a value that is nested deeper than JSON text may be is refused."""
+"""Why a value is refused if it is nested deeper than JSON text may be."""
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset({str, bool, type(None)})

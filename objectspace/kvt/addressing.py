@@ -138,7 +138,7 @@ def partition_sql(key: str, key_family: str | None, partition_count: int) -> str
 
     Args:
         key: an SQL expression for the serialized key, of type binary.
-        key_family: one for the family, of type string; NULL in a row, or ``None`` here, is no family.
+        key_family: one for the family, of type string; NULL in a row, or ``None`` here, means no family.
         partition_count: the partitions of the table.
 
     Raises:

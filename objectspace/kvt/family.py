@@ -163,7 +163,7 @@ class FamilyView(MutableMapping[K, V]):
         return entry.key.key, entry.value
 
     def update(self, *others: SupportsKeysAndGetItem[K, V] | Iterable[tuple[K, V]], **named: V) -> None:
-        """Set many keys of the family, all at once.
+        """Set many keys; in a family, all at once.
 
         Time: O(keys · log n). Dirties: one slot per key and the counter; if keys are new, also the length.
         """

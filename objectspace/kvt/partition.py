@@ -188,7 +188,7 @@ class Partition:
     def write(self, changes: Sequence[Change]) -> list[int | None]:
         """Apply changes whose conditions were judged, all or none, and return their numbers; ``None`` for a removal.
 
-        Time: O(changes · log n). Dirties: one slot per change, the counter, and the length where keys come or go.
+        Time: O(changes · log n). Dirties: one slot per change, the counter, and, if keys come or go, the length.
         """
         if len(changes) == 1:
             return self._apply(changes)

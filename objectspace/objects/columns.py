@@ -34,7 +34,7 @@ def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
     held = list(chain.from_iterable(map(dict.values, values)))
     kinds = set(map(type, held))
     numbers = held if kinds == {int} else [one for one in held if type(one) is int]
-    # An unsigned 64-bit integer is a number to orjson, but the codec marks it as a large one.
+    # An integer that takes 64 bits without a sign is a number to orjson, but the codec marks it as a large one.
     if not _FLAT.issuperset(kinds) or max(numbers, default=0) > INT64_MAX:
         return None
     try:

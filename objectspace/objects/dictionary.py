@@ -98,7 +98,7 @@ class Dictionary(dict[K, V], KeyedObject):
         Raises:
             KeyError: the dictionary is empty.
 
-        Time: O(1) in memory; O(n) if it is not.
+        Time: O(1) in memory; O(n) if the dictionary is not.
         Dirties: one item and the length.
         """
         for key in reversed(self):

@@ -52,7 +52,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
     Raises:
         IndexError: the index is out of bounds, or of a kind that numpy does not know.
 
-    Time: O(chunks touched) for integers and slices, O(elements) where there are arrays.
+    Time: O(chunks touched) for integers and slices, O(elements) if there are arrays.
 
     >>> next(selected((slice(3, 6), 1), (8, 2), (4, 2)).pieces)
     Piece(chunk=0, inside=(slice(3, 4, 1), slice(1, 2, 1)), outside=(slice(0, 1, None), slice(0, 1, None)))
@@ -136,7 +136,7 @@ def _parts(selected: range, size: int) -> Iterator[_Part]:
         rest = selected[done:]
         chunk = rest.start // size
         base = chunk * size
-        # As many as are left before the end of the chunk, or before its beginning where the range goes backwards.
+        # As many as are left before the end of the chunk, or before its beginning if the range goes backwards.
         room = base + size - 1 - rest.start if rest.step > 0 else rest.start - base
         part = rest[: room // abs(rest.step) + 1]
         stop = part.stop - base

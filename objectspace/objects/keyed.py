@@ -121,7 +121,7 @@ class KeyedObject(PersistedObject):
             raise self._unencodable("key", key, error) from None
 
     def _text(self, key: Any, value: Any) -> str:
-        """Return the stored text of a slot: the value, with the key where the slot does not tell it."""
+        """Return the stored text of a slot: the value, with the key if the slot does not tell it."""
         if keys.is_exact(key):
             return self._encode(value, key)
         self._table.is_mixed = True
@@ -134,8 +134,7 @@ class KeyedObject(PersistedObject):
         """Return the keys and values of stored slots: in one piece if all keys and values are plain."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if self._is_plain and {int, str}.issuperset(map(type, slots)):
-            # Anything that is not text, not a value, more than one, or has the marks of other values gets the closer
-            # look.
+            # What is not text, is not a value or more than one, or has the marks of other values gets the closer look.
             with suppress(TypeError, ValueError):
                 joined = ",".join(texts)
                 values = [] if '"$' in joined else orjson.loads(f"[{joined}]")

@@ -1,4 +1,4 @@
-"""The sizes at which objects change how they work, in one place so that tests can reach each of them with few slots."""
+"""The sizes at which objects change how they work, in one place so that tests can reach every way with few slots."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         """Set a key to a new object with these contents, in place of what it has.
 
         Raises:
-            TypeError: the contents are a persisted object, which has a place of its own, or not contents of its kind.
+            TypeError: the contents are a persisted object, which has a place of its own, or are not contents of its
+                kind.
             ValueError: they are not pairs although pairs are expected.
 
         Time: O(contents). Dirties: one item, and the slots of the new object.

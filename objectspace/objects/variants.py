@@ -99,7 +99,7 @@ def _count_of_named() -> int:
 
 
 BY_NAME = _count_of_named()
-"""What ``sys.getrefcount`` returns for an object that one local name refers to; from Python 3.14 on less the call."""
+"""What ``sys.getrefcount`` returns for an object with one local name; since Python 3.14 it does not count the call."""
 
 _BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
 """What ``sys.getrefcount`` returns for an object that is in one table only; that of a literal is gone at the call."""

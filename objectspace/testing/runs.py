@@ -127,7 +127,7 @@ class Undisturbed(Run):
 
 
 class Disturbed(Run):
-    """A run that is cut off, recovers and goes on to the end; or that survives what disturbs it.
+    """A run that is cut off, recovers and continues to the end; or that survives what disturbs it.
 
     Args:
         history: the events.
