@@ -65,7 +65,7 @@ class ObjectSpace(ObjectFactory):
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be changed; never true of a space that stores nothing."""
+        """Whether nothing can be changed; never true of a space without a store."""
         return False
 
     @property
@@ -371,8 +371,8 @@ class ObjectSpace(ObjectFactory):
         """Return a ``with`` block for several edits that are only useful together.
 
         If the block is cut short by Ctrl-C, or by any error but a refusal (an error of the library, ``ValueError`` or
-        ``TypeError``), saves are refused until a rollback, so nothing half done becomes durable. So put first whatever
-        may be refused. A save within the block is refused.
+        ``TypeError``), saves are refused until a rollback, so nothing half done becomes durable. Whatever may be
+        refused should therefore come first. A save within the block is refused.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()
