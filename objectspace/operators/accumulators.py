@@ -81,13 +81,13 @@ class Accumulator:
         return partial(_added, exact.add_decimals if self.type.kind == "decimal" else operator.add)
 
     def dumper(self) -> Callable[[Any], Any] | None:
-        """Return what turns the cell into the value that is stored; ``None`` where it is the same."""
+        """Return what turns the cell into the value that is stored, or ``None`` if it is the same."""
         if self.role not in ("sum", "squares") or self.type.kind in INTEGERS:
             return None
         return exact.decimal_text if self.type.kind == "decimal" else partial(exact.binary_text, unit=self._unit)
 
     def loader(self) -> Callable[[Any], Any] | None:
-        """Return what turns the stored value into the cell; ``None`` where it is the same."""
+        """Return what turns the stored value into the cell, or ``None`` if it is the same."""
         if self.role not in ("sum", "squares"):
             return None
         if self.type.kind in INTEGERS:

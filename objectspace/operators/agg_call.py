@@ -1,4 +1,4 @@
-"""Calls of an aggregation: which function, of which columns, of which rows, in which order."""
+"""Calls of an aggregation: which function, of which columns, over which rows, in which order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LISTED = frozenset(["string_agg", "array_agg"])
 """Calls whose result holds a part of every row."""
 
 _INDIFFERENT = frozenset(["min", "max", "first_value", "last_value", "bool_and", "bool_or", "approx_count_distinct"])
-"""Calls that equal values do not change, so that DISTINCT says nothing new."""
+"""Calls that repeated equal values do not change, so DISTINCT makes no difference."""
 
 _DOMAIN: dict[str, frozenset[str]] = {
     **dict.fromkeys(["sum", "avg", "stddev", "stddev_pop", "variance", "variance_pop"], NUMBERS),
@@ -58,13 +58,14 @@ class AggCall:
     Args:
         kind: ``count sum avg min max first_value last_value string_agg array_agg bool_and bool_or stddev stddev_pop
             variance variance_pop approx_count_distinct``.
-        columns: its arguments; ``count`` takes none for all rows, ``string_agg`` may take the delimiters as a second.
+        columns: its arguments; ``count`` takes none to count all rows, ``string_agg`` may take the delimiters as a
+            second.
         distinct: whether equal values count once.
-        order_by: the order of the rows where it counts; ties, and all rows without it, go by the stream key.
+        order_by: the order of the rows, if it matters; ties, and all rows without it, go by the stream key.
         filter: which rows count: ``("v", ">", 5)``, a list of such comparisons, a function such as
             ``lambda v: v > 5``, or an expression such as ``col("v") > 5``.
         delimiter: what ``string_agg`` puts between values.
-        name: the name of the column of the output.
+        name: the name of the output column.
 
     Raises:
         SchemaError: there is no such call, or it takes no such arguments.
@@ -97,11 +98,11 @@ class AggCall:
 
     @property
     def is_distinct(self) -> bool:
-        """Whether equal values count once, and that makes a difference."""
+        """Whether equal values count once and this makes a difference."""
         return self.distinct and self.kind not in _INDIFFERENT
 
     def check(self, schema: TableSchema) -> None:
-        """Refuse what has no meaning for an input.
+        """Refuse a call that has no meaning for an input.
 
         Raises:
             SchemaError: a column does not exist or has another type, or DISTINCT and the order contradict each other.
@@ -159,7 +160,7 @@ _RESULTS = {
 def output_schema(
     schema: TableSchema, group_key: Sequence[str], calls: Sequence[AggCall], watermark_column: str | None
 ) -> TableSchema:
-    """Return the columns that an aggregation gives: those of the group, then one for each call."""
+    """Return the output columns of an aggregation: those of the group, then one per call."""
     names: list[str] = list(group_key)
     columns = [schema.column(name) for name in names]
     columns = [Column(column.name, column.type, column.nullable) for column in columns]
@@ -174,7 +175,7 @@ def output_schema(
 
 
 _MOST_DIGITS = 38
-"""How many digits a decimal has at most, in Arrow and in Spark."""
+"""The greatest number of digits of a decimal in Arrow and in Spark."""
 
 
 def _sum_type(kind: DataType) -> DataType:
@@ -184,7 +185,7 @@ def _sum_type(kind: DataType) -> DataType:
 
 
 def sum_bounds(kind: DataType) -> tuple[Any, Any] | None:
-    """Return the least and the greatest sum that a type of :func:`_sum_type` holds; ``None`` where it holds any.
+    """Return the least and the greatest sum that a type of :func:`_sum_type` holds, or ``None`` if it holds any.
 
     >>> sum_bounds(DataType("int64")), sum_bounds(DataType("decimal"))
     ((-9223372036854775808, 9223372036854775807), None)
@@ -198,27 +199,27 @@ def sum_bounds(kind: DataType) -> tuple[Any, Any] | None:
 
 
 def count(*columns: str, **options: Any) -> AggCall:
-    """Return a count of all rows, or of those with a value in a column."""
+    """Return a count of all rows, or of the rows with a value in a column."""
     return AggCall("count", *columns, **options)
 
 
 def sum_(column: str, **options: Any) -> AggCall:
-    """Return a sum; NULL over no values."""
+    """Return a sum, which is NULL over no values."""
     return AggCall("sum", column, **options)
 
 
 def avg(column: str, **options: Any) -> AggCall:
-    """Return an average; NULL over no values."""
+    """Return an average, which is NULL over no values."""
     return AggCall("avg", column, **options)
 
 
 def min_(column: str, **options: Any) -> AggCall:
-    """Return a minimum; NULL over no values."""
+    """Return a minimum, which is NULL over no values."""
     return AggCall("min", column, **options)
 
 
 def max_(column: str, **options: Any) -> AggCall:
-    """Return a maximum; NULL over no values."""
+    """Return a maximum, which is NULL over no values."""
     return AggCall("max", column, **options)
 
 

@@ -33,7 +33,7 @@ class PlannedCalls(Operator):
         schema: the schema of the input; its primary key is the stream key.
         group_key: the names of the group columns.
         calls: the calls.
-        append_only: whether the input has no retractions: extremes and sketches then need one value a group.
+        append_only: whether the input has no retractions: extremes and sketches then need one value per group.
         extreme_cache: how many rows of a group each call in order keeps in memory.
         group_cache: how many groups stay in memory between epochs.
     """

@@ -73,10 +73,10 @@ class Aggregation(PlannedCalls):
         return column if column in self.group_key else None
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Take a promise about a group column: the state of groups below it is cleaned with the next barrier.
+        """Accept a promise about a group column: the state of groups below it is cleaned with the next barrier.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
         """
         if column not in self.group_key:
             return []
@@ -86,7 +86,7 @@ class Aggregation(PlannedCalls):
         return [(column, value)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: return one change a touched group, and seal the tables.
+        """End an epoch: return one change per touched group, and seal the tables.
 
         Raises:
             EpochError: the epoch is not after the last one.

@@ -1,4 +1,4 @@
-"""Apply: an object of a user at work on the rows of an epoch, which knows neither engines nor chunks."""
+"""Apply: a user's object, which knows neither engines nor chunks, processes the rows of each epoch."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OUTPUT = "$output"
-"""The role of the table of what was given out, which no object of a user can be called."""
+"""The role of the table of what is in the output: a name that no user's object can have."""
 
 _ROWS_A_KEY = 2**32
-"""How many rows may be added for a key in a batch."""
+"""How many rows may be added for one key in one batch."""
 
 
 @runtime_checkable
 class Processor(Protocol):
     """An object with a method that turns the rows of an epoch into rows: see :meth:`Stream.apply`.
 
-    What it is configured with are its attributes, what it keeps lies in the space. Each operator works with a copy of
-    the object, so an attribute that ``process`` changes is lost.
+    Its attributes are its configuration; what it keeps lies in the space. Each operator works with a copy of the
+    object, so an attribute that ``process`` changes is lost.
     """
 
     def process(self, batch: pa.RecordBatch, space: SpacePart) -> Any:
-        """Change objects of the space by the rows of an epoch, and return the rows that come of it.
+        """Change objects of the space according to the rows of an epoch, and return the resulting rows.
 
         Args:
-            batch: the rows that came for the keys of one shard, at least one, in the order of the key of the stream.
-                Where the stream has retractions its first column is ``op``: ``+`` for a row that came and ``-`` for one
-                that went; ``U-`` with the old row of an update, and ``U+`` with the new one right after it. Of each
-                row there is only what the epoch changed in the end.
-            space: where it keeps objects and key-value tables, under names of its own.
+            batch: the rows that came for the keys of one shard, at least one, in the order of the stream's key. If the
+                stream has retractions, the first column is ``op``: ``+`` for a row that came and ``-`` for one that
+                went; ``U-`` with the old row of an update, and right after it ``U+`` with the new one. It holds only
+                what the epoch changed in the end.
+            space: where the object keeps its objects and key-value tables, under names of its own.
 
         Returns:
             an Arrow batch or table, a pandas data frame, rows (mappings or tuples), or ``None`` for no rows.
@@ -56,20 +56,20 @@ class Processor(Protocol):
 
 
 class Apply(Operator):
-    """Hands the changes of each epoch to an object of a user as one Arrow batch, and gives what it returns.
+    """Hands the changes of each epoch to a user's object as one Arrow batch, and outputs what it returns.
 
-    With an output key a returned row takes the place of the last one of its key, one with ``-`` in the column ``op``
-    takes it back, and the output says what changed. Without one each returned row is added to the output.
+    With an output key a returned row replaces the last one with its key, a row with ``-`` in the column ``op`` takes
+    that one back, and the output says what changed. Without one each returned row is added to the output.
 
     State: what the object keeps, under the name of the operator; with an output key also a table of the rows that are
     in the output. A returned row that differs from the last one of its key dirties its slot.
 
     Args:
         schema: the schema of the input.
-        processor: the object; what works is a copy of it.
+        processor: the object; the operator works with a copy of it.
         name: what errors call the operator.
         output: the schema of the rows that it returns; the primary key is the output key.
-        key: the columns of the input by which an engine divides its work; what is returned is of a key that came.
+        key: the columns of the input by which an engine divides its work; returned rows are of keys that came.
         visible: the columns of the input that it sees; all by default.
         append_only: whether the input has no retractions: the batch then has no column of operations.
 
@@ -124,11 +124,11 @@ class Apply(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the output: what the object returns; without an output key with a number for each row."""
+        """The schema of the output: what the object returns, with a number for each row if there is no output key."""
         return self._schema
 
     def state(self) -> list[tuple[str, TableSchema]]:
-        """Return the table of what is in the output, where rows are replaced."""
+        """Return the table of what is in the output, if rows are replaced."""
         return [] if self._output is None else self._output.state()
 
     def open(self, space: ObjectSpace, name: str) -> None:
@@ -140,11 +140,11 @@ class Apply(Operator):
         self._forget()
 
     def begin_batch(self, batch: int) -> None:
-        """Number the rows that are added by the batch from now on, and not by the epoch."""
+        """From now on, number the rows that are added by this batch instead of by the epoch."""
         self._number = batch
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Take some changes; the object gets them with the barrier.
+        """Take some changes; the object gets them at the barrier.
 
         Raises:
             SchemaMismatchError: the chunk has other columns.
@@ -156,15 +156,15 @@ class Apply(Operator):
         return []
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: hand its changes to the object, and return what the rows that it returned change.
+        """End an epoch: hand its changes to the object, and return what its returned rows change in the output.
 
-        Where the object fails, or what it returned is refused, what it has changed stays: roll the space back.
+        If the object fails, or what it returned is refused, its changes to the space stay: roll the space back.
 
         Raises:
             RowError: a returned row does not fit the schema, or is of a key that did not come.
 
-        Time: O(rows · log rows) and what the object takes. Dirties: what the object changes, and a slot for each
-        returned row that differs from the last one of its key.
+        Time: O(rows · log rows), plus what the object takes. Dirties: what the object changes, and a slot for each
+        returned row that differs from the last one with its key.
         """
         self._check_open()
         if self._output is not None:
@@ -185,7 +185,7 @@ class Apply(Operator):
         self._pending = []
 
     def _changes(self) -> list[Change]:
-        """Return what the epoch changed, by the stream key: so it does not matter in which order it came."""
+        """Return what the epoch changed, ordered by the stream key, so the order in which it came does not matter."""
         rows = [row for chunk in self._pending for row in chunk.values]
         ops = [op for chunk in self._pending for op in chunk.ops]
         found = paired(self._updated, _halves(Chunk(self.input, ops, rows)))
@@ -196,7 +196,7 @@ class Apply(Operator):
         keys = {self._key_of(row) for _, row in changes}
         try:
             returned = self._processor.process(self._batch(changes), self._space)
-        except StopIteration as error:  # Here, it would end an iteration, and nobody could tell why.
+        except StopIteration as error:  # Here it would end an iteration, and nobody could tell why.
             raise RuntimeError(f"{self._what} raised StopIteration, as next() does of what has ended") from error
         try:
             for op, row in changes_of(self._returned, returned):
@@ -215,7 +215,7 @@ class Apply(Operator):
         return batch.select(list(self._seen.names)) if self._append_only else batch
 
     def _added(self, made: list[Change], number: int) -> list[Chunk]:
-        """Number the rows of each key, so that the numbers do not depend on which keys share a shard."""
+        """Number the rows of each key, so the numbers do not depend on which keys share a shard."""
         count: Counter[Any] = Counter()
         rows = []
         for _, row in made:
@@ -226,7 +226,7 @@ class Apply(Operator):
 
 
 class Output(Materialize):
-    """The rows that are in the output, in a table whose name no object of a user has."""
+    """The rows that are in the output, in a table whose name no user's object can have."""
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schema of the table of the rows."""
@@ -239,7 +239,7 @@ class Output(Materialize):
 
 
 def require_processor(what: str, processor: Any) -> None:
-    """Refuse what is no object with a method ``process``.
+    """Refuse anything that is not an object with a method ``process``.
 
     Raises:
         SchemaError: it is a class, a function, or something else, or the method takes other arguments.
@@ -252,7 +252,7 @@ def require_processor(what: str, processor: Any) -> None:
     try:
         signature = inspect.signature(processor.process)
     except (TypeError, ValueError):
-        return  # There are functions of C that do not say.
+        return  # Some functions written in C do not say.
     try:
         signature.bind(None, None)
     except TypeError:

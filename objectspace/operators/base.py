@@ -1,4 +1,4 @@
-"""What every operator has in common: changes in, changes out, and state under a name of its own."""
+"""What all operators have in common: changes in, changes out, and state under a name of their own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Promise = tuple[str, Any]
 
 
 class Operator(ABC):
-    """Something that takes chunks of a change log and gives chunks of a change log.
+    """Something that takes chunks of a change log and returns chunks of a change log.
 
-    An operator knows no engine. It is opened on a space, takes chunks, and at each barrier gives what it held back and
-    seals its tables; the checkpoint of the space makes them durable. The same state and the same rows of an epoch, in
-    any order, give the same state and the same output.
+    An operator is independent of any engine. It is opened on a space and takes chunks; at each barrier it returns what
+    it held back and seals its tables, and the checkpoint of the space makes them durable. The same state and the same
+    rows of an epoch, in any order, give the same state and the same output.
     """
 
     sides: ClassVar[tuple[str, ...]] = ("input",)
@@ -33,15 +33,15 @@ class Operator(ABC):
     @property
     @abstractmethod
     def schema(self) -> TableSchema:
-        """The schema of its output; the primary key is the stream key: each key is in the output at most once."""
+        """The schema of its output; the primary key is the stream key, which is in the output at most once."""
 
     @property
     def passes_over_stream_keys(self) -> bool:
-        """Whether the rows of its input count the same whatever their stream keys are."""
+        """Whether the stream keys of its input rows make no difference to it."""
         return False
 
     def kept_as(self, column: str) -> str | None:
-        """Return the name under which the output has a column of the input in every row; None where it has not."""
+        """Return the name under which every output row has a column of the input, or ``None`` if it does not."""
         return None
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -51,21 +51,21 @@ class Operator(ABC):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its state under a name, or open it again after recovery.
 
-        A rollback of the space takes it back to the last checkpoint by itself; only where there is none yet its tables
-        are gone, and it is opened again.
+        After a rollback of the space it is back at the last checkpoint without being opened again; only if there is no
+        checkpoint yet, its tables are gone, and it must be opened again.
 
         Raises:
             SchemaMismatchError: the state under the name is that of another operator.
         """
         self._tables = {role: StateTable(space, f"{name}/{role}", schema) for role, schema in self.state()}
-        # After the tables, which are told first of a rollback: what is read of them then is what is stored.
+        # After the tables, which hear of a rollback first, so what is read from them is what is stored.
         self._follow_rollbacks(space)
 
     def begin_batch(self, batch: int) -> None:  # noqa: B027 -- few operators number rows
-        """Say which batch comes next, where a run counts batches.
+        """Tell the operator which batch comes next, if a run counts batches.
 
-        A batch that is fed once more has its number again, but the epoch is another one: so rows that an operator
-        numbers go by the batch.
+        A batch that is fed once more has its number again, but in another epoch, so an operator that numbers rows
+        numbers them by the batch.
         """
 
     @abstractmethod
@@ -73,22 +73,22 @@ class Operator(ABC):
         """Take some changes of one input, and return the changes of the output that are known already.
 
         Raises:
-            TypeError: it is no chunk.
+            TypeError: it is not a chunk.
             SchemaMismatchError: the chunk has other columns than the input.
-            CheckpointProtocolError: the operator keeps state, and is not open.
+            CheckpointProtocolError: the operator keeps state and is not open.
         """
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Take a promise: no later row of the input has less in the column. Return the promises for the output.
+        """Accept a promise: no later input row has a lower value in the column. Return the promises for the output.
 
-        What can never be needed again is cleaned from the state with the next barrier.
+        State that can never be needed again is removed at the next barrier.
         """
         return []
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return the changes of the output that were held back, and seal the tables.
 
-        A barrier that is refused leaves the operator as it was: it may be tried again when what was wrong is mended.
+        A barrier that is refused leaves the operator as it was, and may be tried again once the cause is put right.
 
         Raises:
             EpochError: the epoch is not after the last one.
@@ -100,10 +100,10 @@ class Operator(ABC):
         return chunks
 
     def fed_by(self, sides: Collection[str]) -> None:  # noqa: B027 -- few operators without state have several inputs
-        """Say which of the inputs come here, where an engine runs an operator without state in several places."""
+        """Tell which of the inputs come here, if an engine runs an operator without state in several places."""
 
     def promises(self) -> list[Promise]:
-        """Return the promises for the output that the last barrier made, beside those that :meth:`watermark` passes on.
+        """Return the promises for the output made at the last barrier, besides those that :meth:`watermark` passes on.
 
         They hold for what comes after the barrier; most operators make none of their own.
         """
@@ -122,20 +122,20 @@ class Operator(ABC):
             raise ValueError(f"{type(self).__name__} has no side {side!r}: expected {expected}")
 
     def _check_epoch(self, epoch: int) -> None:
-        """Refuse an epoch that cannot be sealed, before anything is given out for it."""
+        """Refuse an epoch that cannot be sealed, before anything is returned for it."""
         self._check_open()
         for table in self._tables.values():
             table.check_epoch(epoch)
 
     def _follow_rollbacks(self, space: ObjectSpace) -> None:
-        """Have :meth:`_forget` called after each rollback; the space does not keep the operator for that."""
+        """Have :meth:`_forget` called after each rollback; this does not keep the operator alive."""
         call_after_rollbacks(space, self._forget)
 
     def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory
         """Drop what is in memory, and take over what is stored: the space was rolled back."""
 
     def _only_row(self, role: str) -> Row | None:
-        """Return the row of a table that has one at most; ``None`` also where a rollback has left no table."""
+        """Return the row of a table that has at most one; ``None`` also if a rollback has left no table."""
         table = self._tables[role]
         return None if table.is_dropped else table.get_row(())
 
@@ -145,7 +145,7 @@ class Operator(ABC):
 
 
 def call_after_rollbacks(space: ObjectSpace, method: Callable[[], None]) -> None:
-    """Have a method called after each rollback of a space, which does not keep its object for that."""
+    """Have a method called after each rollback of a space; this does not keep its object alive."""
     found = WeakMethod(method, lambda _: take_back())
 
     def _call() -> None:
@@ -157,7 +157,7 @@ def call_after_rollbacks(space: ObjectSpace, method: Callable[[], None]) -> None
 
 
 def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) -> None:
-    """Have a method called with a space before each checkpoint and save of it, which it may refuse by raising."""
+    """Have a method called with a space before each checkpoint and save, which it may refuse by raising."""
     found = WeakMethod(method, lambda _: take_back())
 
     def _ask() -> int:
@@ -170,12 +170,12 @@ def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) 
 
 
 def not_open(operator: object) -> CheckpointProtocolError:
-    """Return the error of an operator that is used before it is opened."""
+    """Return the error for an operator that is used before it is opened."""
     return CheckpointProtocolError(
         f"{type(operator).__name__} is not open: call open(space, name) before anything else; nothing was taken"
     )
 
 
 def column_names(given: Sequence[str] | str) -> list[str]:
-    """Return the names of columns that a user gives: text is one name."""
+    """Return the column names that a user gives: a string is one name."""
     return [given] if isinstance(given, str) else list(given)

@@ -16,11 +16,11 @@ RowFunction = Callable[[Row], Any]
 
 
 class ExpressionError(RelationalError, ValueError):
-    """A function of a user failed on a row; the chunk that the row is in was not taken."""
+    """A user's function failed on a row; the chunk that holds the row was not taken."""
 
 
 def reader(schema: TableSchema, name: str) -> RowFunction:
-    """Return what reads a column of a row: a number of 32 bits as the nearest one, whatever it was given as.
+    """Return a function that reads a column of a row; a ``float32`` becomes the nearest 32-bit number.
 
     Raises:
         SchemaError: there is no such column.
@@ -40,7 +40,7 @@ class Bound:
     """An expression that knows its columns.
 
     Args:
-        type: the type of its values; ``None`` for a span of time, which no column holds.
+        type: the type of its values; ``None`` for a span of time, which no column can hold.
         nullable: whether it may be NULL.
         value: its value for one row.
     """
@@ -50,14 +50,14 @@ class Bound:
     value: RowFunction
 
     def values(self, rows: Sequence[Row]) -> list[Any]:
-        """Return its value for each of some rows."""
+        """Return its values for some rows."""
         return list(map(self.value, rows))
 
     def column(self, name: str) -> Column:
         """Return the column that holds its values.
 
         Raises:
-            SchemaError: no column can hold a span of time, or NULL of no type.
+            SchemaError: no column can hold a span of time, or a NULL without a type.
         """
         if self.type is None:
             raise SchemaError(
@@ -73,13 +73,13 @@ class ArrowBound(Bound):
     compute: Callable[[Sequence[Row]], list[Any]]
 
     def values(self, rows: Sequence[Row]) -> list[Any]:
-        """Return its value for each of some rows."""
+        """Return its values for some rows."""
         return self.compute(rows)
 
 
 @dataclass(frozen=True)
 class Constant(Bound):
-    """A value that is the same for every row, and known before there are any."""
+    """A value that is the same for every row, and known before there are rows."""
 
     constant: Any
 
@@ -107,7 +107,7 @@ class NamedRow:
 
 
 def named_reader(schema: TableSchema) -> Callable[[Row], tuple[NamedRow]]:
-    """Return what gives a row as the one argument of a function, with its columns as :func:`reader` reads them."""
+    """Return a function that makes a row a function's only argument, with its columns as :func:`reader` reads them."""
     names = {name: place for place, name in enumerate(schema.names)}
     if all(column.type.kind != "float32" for column in schema.columns):
         return lambda row: (NamedRow(names, row),)

@@ -1,4 +1,4 @@
-"""Building a pipeline: sources, what is computed from them, and which results are kept.
+"""Building a pipeline: its sources, what is computed from them, and which results are kept.
 
 >>> from objectspace.operators import Pipeline, col, count, max_
 >>> pipeline = Pipeline()
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """Streams, and results that are kept right while their rows come, change and go.
+    """Streams, and results that stay correct while their rows are added, changed and removed.
 
     Args:
         location: where an engine keeps the state; :meth:`run_local` takes a store instead.
-        shards: into how many parts an engine divides it.
+        shards: the number of parts into which an engine divides it.
     """
 
     def __init__(self, location: Any = None, shards: int = 1) -> None:
@@ -66,15 +66,15 @@ class Pipeline:
         """Declare an input.
 
         Args:
-            name: its name, by which epochs bring its rows.
+            name: its name, under which epochs bring its rows.
             schema: a :class:`TableSchema`, columns, a mapping of names to types (``"int64?"`` takes NULL), an Arrow
                 schema, a ``StructType``, or a data frame of Arrow, pandas or Spark that has one.
             key: the columns that tell its rows apart; the primary key of a ``TableSchema`` by default. Without a key
-                every row is another one, and can never be taken back.
-            append_only: whether its rows are never changed or taken back: aggregates then keep less.
+                every row is a row of its own, and can never be retracted.
+            append_only: whether its rows are never changed or retracted: aggregates then keep less.
 
         Raises:
-            SchemaError: the name is taken, or this is no schema.
+            SchemaError: the name is taken, or this is not a schema.
         """
         check_name(name)
         self.require_no_source(name)
@@ -99,10 +99,10 @@ class Pipeline:
         """Return the plan of the results.
 
         Args:
-            stored: names of operators that are stored already, by their fingerprints.
+            stored: the names of operators that are already stored, by their fingerprints.
 
         Raises:
-            SchemaError: nothing is materialised or sunk, or two operators have one name.
+            SchemaError: nothing is materialised or sunk, or two operators have the same name.
         """
         if not self.results:
             raise SchemaError("the pipeline has no result: end a stream with materialize(name) or sink(name)")
@@ -113,7 +113,7 @@ class Pipeline:
         return self.plan().explain()
 
     def run_local(self, batches: Iterable[Mapping[str, Any]], store: Any = None, **options: Any) -> LocalRun:
-        """Run the pipeline in this process, an epoch for each batch: see :func:`run_local`."""
+        """Run the pipeline in this process, one epoch per batch: see :func:`run_local`."""
         from objectspace.operators.run import run_local
 
         return run_local(self, batches, store, **options)
@@ -128,7 +128,7 @@ class Pipeline:
         """Add a result.
 
         Raises:
-            SchemaError: the name is taken, or is no name.
+            SchemaError: the name is taken, or is not valid.
         """
         if name in self.results:
             raise SchemaError(f"the pipeline has a result {name!r}: choose another name")
@@ -136,7 +136,7 @@ class Pipeline:
         self.results[name], self.columns[name] = stream.node, stream.columns
 
     def require_no_source(self, name: str) -> None:
-        """Refuse the name of a source for another one, and for an operator that keeps state, which has it as path.
+        """Refuse the name of a source to another source, and to an operator that keeps state, whose path it would be.
 
         Raises:
             SchemaError: a source has the name.
@@ -145,14 +145,14 @@ class Pipeline:
             raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
 
     def stream_of(self, node: Node, visible: Sequence[str]) -> Stream:
-        """Return what an operator gives, with the columns that are seen."""
+        """Return the output of an operator as a stream, with the columns that are visible."""
         return Stream(self, node, visible)
 
     def materialized(self, name: str) -> Node:
-        """Return what is materialised under a name.
+        """Return the node that is materialised under a name.
 
         Raises:
-            SchemaError: nothing is.
+            SchemaError: there is none.
         """
         found = {one: node for one, node in self.results.items() if node.label == "Materialize"}
         if name not in found:
@@ -165,7 +165,7 @@ class Pipeline:
 class Stream:
     """The changes of rows on their way through a pipeline; each method returns another stream.
 
-    Columns whose names begin with ``_`` may be hidden ones, which keep the stream key where it was not asked for.
+    Columns whose names begin with ``_`` may be hidden columns, which keep the stream key if it was not asked for.
     """
 
     def __init__(self, pipeline: Pipeline, node: Node, visible: Sequence[str]) -> None:
@@ -173,7 +173,7 @@ class Stream:
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its rows, hidden columns too; the primary key is the stream key."""
+        """The schema of its rows, including hidden columns; the primary key is the stream key."""
         return self.node.schema
 
     def filter(self, *conditions: Any) -> Stream:
@@ -197,7 +197,7 @@ class Stream:
             other: a stream of one row and one column, such as ``stream.agg(mean=avg("price"))``.
 
         Raises:
-            SchemaError: it is another stream, or its type is another one.
+            SchemaError: the other stream is not such a stream, or its type differs.
         """
         self._require_same_pipeline(other)
         return compared(self, column, comparison, other)
@@ -206,9 +206,9 @@ class Stream:
         """Keep some columns, and compute others.
 
         Args:
-            names: columns that stay.
-            computed: a column for each keyword: the name of another column, an expression, or a pair of a callable
-                over a row and the type of its results.
+            names: the columns that stay.
+            computed: one column per keyword: the name of another column, an expression, or a pair of a callable over a
+                row and the type of its results.
         """
         columns = {name: col(name) for name in names_of(names)}
         for name, given in computed.items():
@@ -217,11 +217,11 @@ class Stream:
         return self.then("Select", structure, partial(Select, self.schema, columns), visible=tuple(columns))
 
     def with_columns(self, **computed: Any) -> Stream:
-        """Keep all columns, and compute others, or some anew."""
+        """Keep all columns, and compute others or replace some."""
         return self.select(*(name for name in self.columns if name not in computed), **computed)
 
     def drop(self, *names: str | Sequence[str]) -> Stream:
-        """Keep all columns but some."""
+        """Keep all columns except some."""
         gone = names_of(names)
         for name in gone:
             self.schema.place_of(name)
@@ -233,17 +233,17 @@ class Stream:
         return Grouped(stream, (*names_of(names), *computed))
 
     def agg(self, **calls: AggCall) -> Stream:
-        """Aggregate all rows into one, which is there from the first epoch on."""
+        """Aggregate all rows into one row, which exists from the first epoch on."""
         return Grouped(self, ()).agg(**calls)
 
     def distinct(self) -> Stream:
-        """Keep one of equal rows."""
+        """Keep one of each set of equal rows."""
         counter = unused("_rows", self.columns)
         counted = self.select(*self.columns).group_by(*self.columns).agg(**{counter: AggCall("count")})
         return counted.select(*self.columns)
 
     def dedup(self, *names: str | Sequence[str]) -> Stream:
-        """Keep the first row of each key, of an append-only stream: the earliest epoch, then the smallest stream key.
+        """Keep the first row of each key of an append-only stream: the earliest epoch, then the smallest stream key.
 
         Raises:
             SchemaError: the stream has retractions: use :meth:`distinct` or ``group_by(...).top_n(1, ...)``.
@@ -262,13 +262,13 @@ class Stream:
         offset: int = 0,
         with_ties: bool = False,
     ) -> Stream:
-        """Keep the first rows in an order; equal ones go by the stream key, ascending.
+        """Keep the first rows in an order; ties are broken by the stream key, ascending.
 
         Args:
-            limit: how many.
+            limit: how many rows.
             order_by: the order: ``["mean desc"]``, ``[("mean", "desc nulls last")]``.
             offset: how many of the first rows to leave out.
-            with_ties: whether rows that are equal to the last one in the order are kept too.
+            with_ties: whether rows that are equal to the last one in the order are also kept.
         """
         return Grouped(self, ()).top_n(limit, order_by, offset=offset, with_ties=with_ties)
 
@@ -286,36 +286,36 @@ class Stream:
     ) -> Stream:
         """Join with another stream, or with itself.
 
-        Where both sides have a :meth:`watermark` on a pair of ``on``, rows below the lesser one are forgotten, and it
-        holds for what comes out. So it does for the times of ``within``, where both sides have one on theirs; and
-        ``as_of`` waits for it.
+        If both sides have a :meth:`watermark` on a pair of ``on``, rows below the lesser one are forgotten, and it
+        holds for the output. The same goes for the times of ``within``, if both sides have a watermark on theirs.
+        ``as_of`` waits for the watermarks.
 
         Args:
             other: the right side.
-            on: the columns that must be equal: a name that both sides have, which is in the output once, or pairs.
+            on: the columns that must be equal: names that both sides have, which appear once in the output, or pairs.
             how: ``inner``, ``left``, ``right``, ``full``, ``semi``, ``anti``, or a kind of the operator.
-            where: a further condition of a match, over the columns of the output.
+            where: a further condition for a match, over the columns of the output.
             null_safe: whether NULL is equal to NULL.
-            suffix: what a column of the right side gets where the left side has one of its name.
+            suffix: what is appended to the name of a right column if the left side has a column of that name.
             within: the times of a match are near each other: (left time, right time, how far apart they may be), or
-                (left time, right time, least, greatest) of left time less right time, ``None`` for any: see
-                :class:`IntervalJoin`.
-            as_of: each left row meets the last right row that is not later: (left time, right time): see
-                :class:`TemporalJoin`; it is ``inner`` or ``left``. Both sides have a watermark on their times.
+                (left time, right time, least, greatest), which bound left time minus right time, with ``None`` for no
+                bound: see :class:`IntervalJoin`.
+            as_of: each left row matches the last right row that is not later: (left time, right time): see
+                :class:`TemporalJoin`; such a join is ``inner`` or ``left``. Both sides need a watermark on their times.
 
         Raises:
-            SchemaError: the columns do not fit each other, or what is asked for does not go together.
+            SchemaError: the columns do not fit each other, or the options do not go together.
         """
         self._require_same_pipeline(other)
         return joined(self, other, on, how, Extras(where, null_safe, suffix, within, as_of))
 
     def window(self, column: str, size: timedelta | int, hop: timedelta | int | None = None) -> Stream:
-        """Put each row into the windows of time that it belongs to; adds ``window_start`` and ``window_end``.
+        """Put each row into the time windows that it belongs to; adds ``window_start`` and ``window_end``.
 
         Args:
-            column: the column that says when.
+            column: the time column.
             size: the length of a window.
-            hop: how far apart windows begin, where they overlap; ``size`` by default, so that they do not.
+            hop: how far apart windows begin if they overlap; ``size`` by default, so they do not.
         """
         spans: dict[str, Any] = {"size": size} if hop is None else {"size": size, "slide": hop}
         structure = ", ".join([column, *(f"{name} {span}" for name, span in spans.items())])
@@ -331,8 +331,8 @@ class Stream:
         """Put rows that follow each other closely into one session; adds ``session_start``.
 
         Args:
-            column: the column that says when.
-            gap: how long after its last row a session is open.
+            column: the time column.
+            gap: how long a session stays open after its last row.
             by: the columns that say whose session it is.
         """
         names = (by,) if isinstance(by, str) else tuple(by)
@@ -342,21 +342,21 @@ class Stream:
         return self.then("SessionWindow", structure, make, visible=visible, keys=names, append_only=False)
 
     def watermark(self, column: str, delay: timedelta | int) -> Stream:
-        """Drop rows that come too late, and let operators behind forget what nothing can change any more.
+        """Drop rows that come too late, and let operators downstream forget what nothing can change any more.
 
-        It is meant for streams that only grow. Of others each half of an update is dropped by itself where it is too
-        late: then what is behind may keep a row beside the one that has replaced it.
+        A watermark is meant for streams that only grow. In others each half of an update is dropped on its own if it is
+        too late, so operators downstream may keep an old row beside the one that has replaced it.
 
         Args:
-            column: the column that says when.
-            delay: how much later than the greatest time so far a row may come.
+            column: the time column.
+            delay: how far below the greatest time so far the time of a row may be.
         """
         made = partial(WatermarkFilter, self.schema, column, delay)
         structure, appends = f"{column}, delay {delay}", self.node.append_only
         return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)
 
     def union(self, *others: Stream) -> Stream:
-        """Put streams with the same columns together; equal rows of several stay several."""
+        """Combine streams with the same columns; equal rows of several streams stay separate rows."""
         self._require_same_pipeline(*others)
         return united([self, *others])
 
@@ -364,14 +364,14 @@ class Stream:
         """Pass the rows through an operator of your own.
 
         Args:
-            operator: makes it for the schema of the stream: its class, or a function.
-            name: the name that its state is kept under, which is the operator's altogether; give another one where it
-                does something else.
-            key: the columns whose equal values must meet: an engine with shards divides the work by them, and each
-                table of the operator has them. Without them one operator sees all rows.
+            operator: makes the operator for the schema of the stream: its class, or a function.
+            name: the name that its state is kept under, which belongs to the operator altogether; give another name if
+                the operator comes to do something else.
+            key: the columns whose equal values must meet: an engine with shards divides the work by them, and every
+                table of the operator has them. Without a key one operator sees all rows.
 
         Raises:
-            SchemaError: the name or a key column is none, or it makes no operator with one input.
+            SchemaError: the name or a key column is not valid, or what is made is not an operator with one input.
         """
         return passed(self, operator, name, key)
 
@@ -383,20 +383,23 @@ class Stream:
         key: Sequence[str] | str = (),
         output_key: Sequence[str] | str = (),
     ) -> Stream:
-        """Hand the rows of each epoch to an object of your own, and go on with the rows that it returns.
+        """Hand the rows of each epoch to an object of your own, and continue with the rows that it returns.
 
-        With an ``output_key`` a returned row takes the place of the last one of its key, and one with ``-`` in the
-        column ``op`` takes it back; this keeps a table of what was returned. Without one the rows are added.
+        With an ``output_key`` a returned row replaces the last one with its key, and a row with ``-`` in the column
+        ``op`` takes that one back; for this the operator keeps a table of what was returned. Without an ``output_key``
+        the rows are added.
 
         Args:
             processor: the object, with a method ``process(batch, space)``: see :class:`Processor`.
-            name: the name that its state is kept under; give another one where it does something else.
-            schema: the rows that it returns, as :meth:`Pipeline.source` takes it; they have the key columns.
-            key: the columns whose equal values must meet: see :meth:`through`; it returns rows of keys that came.
-            output_key: the columns that tell the returned rows apart, those of ``key`` among them.
+            name: the name that its state is kept under; give another name if the object comes to do something else.
+            schema: the schema of the rows that it returns, in any form that :meth:`Pipeline.source` takes; they have
+                the key columns.
+            key: the columns whose equal values must meet: see :meth:`through`; the object returns only rows of keys
+                that came.
+            output_key: the columns that tell the returned rows apart, including those of ``key``.
 
         Raises:
-            SchemaError: the object, a name or the schema is none, or they do not go together.
+            SchemaError: the object, a name or the schema is not valid, or they do not go together.
         """
         return applied(self, processor, name, schema, key, output_key)
 
@@ -412,27 +415,28 @@ class Stream:
 
         Args:
             name: its name.
-            key: the columns that tell its rows apart; the stream key by default. Other rows of a key are conflicts.
-            conflict: what a row does where there is one of its key: see :class:`Materialize`; it overwrites by default.
-                Where it is said, rows of one key that come from a source in one epoch count in the order in which they
-                come; on Spark they have none, and ``"update_if_newer"`` says which of them is the newer one.
+            key: the columns that tell its rows apart; the stream key by default. Two rows with the same key are a
+                conflict.
+            conflict: what happens to a row whose key is already there: see :class:`Materialize`; it overwrites by
+                default. If this is given, rows of one key that come from a source in one epoch count in the order in
+                which they come; on Spark they have no order, and ``"update_if_newer"`` says which of them is newer.
             version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
 
         Raises:
-            SchemaError: the name is that of a source or another result, or is no name; or a column does not fit.
+            SchemaError: the name is that of a source or another result, or is not valid; or a column does not fit.
         """
         stream = kept(self, name, key, conflict, version)
         self.pipeline.add_result(name, stream)
         return stream
 
     def sink(self, name: str, function: Callable[[int, Chunk], object] | None = None) -> Stream:
-        """Hand the changes out, without keeping the rows.
+        """Hand out the changes without keeping the rows.
 
         Args:
-            name: the name by which a run gives them.
-            function: called with the epoch and its changes before the epoch is durable: after a crash it may be called
-                again for the same epoch with the same changes. In one process it may write into the space, but neither
-                save it nor have a run on it go on.
+            name: the name under which a run gives them.
+            function: called with the epoch and its changes before the epoch is durable, so after a crash it may be
+                called again for the same epoch with the same changes. In one process it may write into the space, but
+                may neither save it nor continue a run on it.
         """
         structure = describe(function) if function else ""
         stream = self.then("Sink", structure, partial(Relabel, self.schema, {}), name=name)
@@ -442,7 +446,7 @@ class Stream:
         return stream
 
     def relabelled(self, names: Mapping[str, str]) -> Stream:
-        """Give columns other names."""
+        """Rename columns."""
         visible = tuple(names.get(name, name) for name in self.columns)
         structure = ", ".join(f"{old} as {new}" for old, new in names.items())
         return self.then("Relabel", structure, partial(Relabel, self.schema, dict(names)), visible=visible)
@@ -460,7 +464,7 @@ class Stream:
         takes_order: bool = False,
         is_promised: bool | None = None,
     ) -> Stream:
-        """Return what one more operator gives."""
+        """Return the output of one more operator."""
         operator, rules = made_by_rules(make)
         node = Node(
             label,
@@ -480,7 +484,7 @@ class Stream:
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
     def _require_same_pipeline(self, *others: Stream) -> None:
-        """Refuse what is no stream, and streams whose sources are not fed along with those of this one."""
+        """Refuse anything but streams, and streams whose sources are not fed along with those of this one."""
         for other in others:
             if not isinstance(other, Stream):
                 raise SchemaError(f"expected a stream of the pipeline, found a {type(other).__name__}")
@@ -491,7 +495,7 @@ class Stream:
 
 
 class Grouped:
-    """A stream whose rows are grouped by columns; by none, all of them are one group."""
+    """A stream whose rows are grouped by columns; without columns, all rows are one group."""
 
     def __init__(self, stream: Stream, names: Sequence[str], *, on_close: bool = False) -> None:
         self.stream, self.names, self._on_close = stream, tuple(names), on_close
@@ -499,16 +503,16 @@ class Grouped:
             stream.schema.place_of(name)
 
     def on_window_close(self) -> Grouped:
-        """Give each group once, when a watermark says that nothing more comes for it.
+        """Give each group once, when a watermark says that nothing more will come for it.
 
-        The stream takes a :meth:`Stream.watermark`, on a column that is among those of the group, or that its windows
-        are made of: then ``window_start`` is among those of the group, alone or beside ``window_end``. A join or a
-        union takes one on each side.
+        The stream needs a :meth:`Stream.watermark`, on a group column or on the column that its windows are made from;
+        in that case ``window_start`` must be a group column, alone or with ``window_end``. A join or a union needs a
+        watermark on each side.
         """
         return Grouped(self.stream, self.names, on_close=True)
 
     def agg(self, **calls: AggCall) -> Stream:
-        """Aggregate each group into one row: the group columns, then a column for each keyword.
+        """Aggregate each group into one row: the group columns, then one column per keyword.
 
         Raises:
             SchemaError: a call or a column does not fit, or no watermark closes the groups that wait for one.
@@ -550,7 +554,7 @@ class Grouped:
         """Keep the first rows of each group in an order: see :meth:`Stream.top_n`.
 
         Raises:
-            SchemaError: an option does not fit, or the groups wait for a watermark, which is for :meth:`agg`.
+            SchemaError: an option does not fit, or the groups wait for a watermark, which only :meth:`agg` supports.
         """
         if self._on_close:
             raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")

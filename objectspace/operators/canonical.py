@@ -28,12 +28,12 @@ _HASHED_AS_THEY_ARE = frozenset(
 
 
 def is_plain(kind: DataType) -> bool:
-    """Tell whether equal values of a type have one form only, which Python hashes and orders as SQL does."""
+    """Return whether equal values of a type have one form only, which Python hashes and orders as SQL does."""
     return kind.kind in _HASHED_AS_THEY_ARE
 
 
 def canonical(kind: DataType) -> Form | None:
-    """Return what gives a value, which may be ``None``, the form that equal values share; ``None`` where it has it.
+    """Return what gives a value, which may be ``None``, the form that equal values share, or ``None`` if it has it.
 
     >>> from objectspace.relational.types import parse_type
     >>> canonical(parse_type("float64"))(-0.0), canonical(parse_type("list<decimal>"))([Decimal("1.50"), None])
@@ -133,7 +133,7 @@ def _same(value: Any) -> Any:
 
 
 def _hashed(kind: DataType) -> Form | None:
-    """Return what gives equal values, or NULL, one form that Python hashes; ``None`` where they have it."""
+    """Return what gives equal values, or NULL, one form that Python hashes, or ``None`` if they have it."""
     if is_plain(kind):
         return None
     return _HASHED.get(kind.kind) or column_encoder(kind, Order())

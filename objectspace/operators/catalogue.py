@@ -1,12 +1,13 @@
-"""Which operators a space keeps state of, and what they did: so that a changed pipeline uses again what still fits.
+"""Which operators a space keeps state of, and what they did, so a changed pipeline can reuse what still fits.
 
-They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``,
-with what they read under ``reads``, in words, for the messages alone. Of what a user has written ``own`` is true, and
-missing elsewhere. A pipeline that is an operator itself has a dictionary of its own, below its name.
+The dictionary ``$operators`` lists them: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``. What
+they read is described under ``reads``, in words, for messages only. ``own`` is true for an operator that a user has
+written, and missing for the others. A pipeline that is an operator itself has a dictionary of its own, below its name.
 
-Where a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
-gave at first, with the same numbers. It is missing in what earlier versions have stored. They numbered rows that an
-object of a user returned by the epoch, and gave rows as they come to all that reads a source of what takes order.
+If a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
+gave at first, with the same numbers. It is missing in what earlier versions have stored. They numbered the rows that a
+user's object returned by the epoch; and if an operator took the rows of a source in order, they gave the rows of that
+source as they come to everything else that read it, too.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ KEPT_BELOW = frozenset(
         "WatermarkFilter",
     }
 )
-"""The operators of the library that keep state, all of it under names that begin with theirs and a slash."""
+"""The library's operators that keep state, all of it under names that begin with their own name and a slash."""
 
 
 class PipelineChangedError(ObjectSpaceError):
-    """A pipeline is not the one that its state is of; nothing was changed."""
+    """The stored state belongs to a different pipeline; nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,15 @@ class Difference:
     """How a pipeline differs from what a space keeps state of.
 
     Args:
-        new: operators without state of their own, inputs before readers.
-        gone: names of stored operators that the pipeline has no more, or has with another structure.
+        new: operators that have no state yet, inputs before readers.
+        gone: the names of stored operators that the pipeline no longer has, or has with another structure.
     """
 
     new: tuple[Node, ...]
     gone: tuple[str, ...]
 
     def describe(self, space: ObjectSpace, plan: Plan, under: str = "") -> str:
-        """Return in words what changed; operators that only read from one that did are just named."""
+        """Describe what changed; operators that only read from a changed one are just named."""
         stored = _stored(space, under)
         now = {plan.names[node]: node for node in self.new}
         changed = {node for node in self.new if plan.names[node] in self.gone}
@@ -88,7 +89,7 @@ def _told(name: str, record: Mapping[str, Any], what: str) -> str:
 
 
 def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
-    """Return in words what an operator has read and reads now; where that is not known, or the same, its columns."""
+    """Describe what an operator used to read and reads now; its columns if that is not known, or the same."""
     before, after = record.get("reads", []), node.reads()
     old, new = [one for one in before if one not in after], [one for one in after if one not in before]
     if not before or not (old or new):
@@ -100,7 +101,7 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
 
 
 def _rules_that_changed(node: Node) -> str:
-    """Return in words what earlier versions have computed otherwise; nothing where that is nothing."""
+    """Describe what earlier versions computed differently; empty if nothing."""
     found = node.rules_of_all()
     return f"; or an earlier version stored it, which had other rules than these: {'; '.join(found)}" if found else ""
 
@@ -125,7 +126,7 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
     Args:
         space: the space.
         plan: the plan.
-        under: what the names of its tables begin with, where it is not the only one in the space.
+        under: the prefix of the names of its tables, if it is not the only plan in the space.
     """
     stored = _stored(space, under)
     new = tuple(
@@ -138,11 +139,11 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 
 
 def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:
-    """Make sure that it is known of which operator the state is that lies below their names, and of how many batches.
+    """Make sure that the state below the names of operators belongs to known operators and a known number of batches.
 
-    A salvage may have left out the object that says so. Tables without rows are those of a run that was only opened.
-    Objects are counted only where something else was left out for certain: they may have been laid down for an
-    operator that has yet to get its first batch.
+    A salvage may have left out the object that says so. Tables without rows come from a run that was only opened.
+    Objects count only if it is certain that something else was left out: they may have been laid down for an operator
+    that has yet to get its first batch.
 
     Args:
         space: the space.
@@ -151,7 +152,7 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
         position: the name of the value that says how many batches are in the state.
 
     Raises:
-        PipelineChangedError: it is not; it names the tables and the objects.
+        PipelineChangedError: this is not known; the error names the tables and the objects.
     """
     stored, has_position = _stored(space), position in space
     nodes = {plan.names[node]: node for node in plan.stateful}
@@ -173,9 +174,10 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
 
 
 def _was_noted(space: ObjectSpace, name: str, position: str) -> bool:
-    """Tell whether an operator was noted for certain of which not all is known: a run counts batches before it notes.
+    """Return whether an operator, of which something is missing, was certainly noted before.
 
-    A run also makes the dictionary of operators before it counts the first one.
+    A run counts batches before it notes operators, and makes the dictionary of operators before it counts the first
+    batch.
     """
     if position not in space:
         return name in _stored(space)
@@ -188,7 +190,7 @@ def _listed(rows: list[str], objects: list[str]) -> str:
 
 
 def begin(space: ObjectSpace, position: str) -> None:
-    """Count no batches, where none are counted yet, and list no operators: what is not there later on is lost.
+    """Store a count of 0 batches and an empty list of operators, if there are none: what is missing later on is lost.
 
     Dirties: an index row for each, and an item, once.
     """
@@ -197,16 +199,16 @@ def begin(space: ObjectSpace, position: str) -> None:
 
 
 def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> None:
-    """Make sure that no table of an operator is gone that the space had: a salvage may have left it out.
+    """Make sure that no table that the space had of an operator is gone: a salvage may have left it out.
 
     Raises:
-        PipelineChangedError: one is; it names the operator and the tables.
+        PipelineChangedError: one is gone; the error names the operator and the tables.
     """
     known = space.get_dictionary(TABLES) if TABLES in space else {}
     for node in plan.stateful:
         name = plan.names[node]
         gone = [one for one in (f"{name}/{role}" for role, _ in node.tables) if one not in space]
-        # An operator of the library makes all of them when it is opened, one of a user perhaps later.
+        # One of the library's operators makes all of them when it is opened, a user's operator perhaps later.
         lost = [one for one in gone if one in known or not node.is_own]
         if lost and node not in difference.new:
             raise PipelineChangedError(
@@ -224,11 +226,11 @@ def _has_rows(space: ObjectSpace, table: str) -> bool:
 def forget(space: ObjectSpace, names: Iterable[str]) -> None:
     """Delete the state of some operators: what lies below their names.
 
-    An object that is called exactly like an operator is the state of one that a user has written, or none. Earlier
-    versions have not noted who has written one: there its kind tells it. They have also taken an operator that is
-    called like what key-value tables lie under: these stay.
+    An object with exactly the name of an operator is its state only if a user has written the operator. Earlier
+    versions did not note who had written one: there its kind tells. They also accepted an operator with the name below
+    which key-value tables lie: these tables stay.
 
-    Dirties: for each of their tables and objects the index, and the entries of the catalogues.
+    Dirties: the index and the entries of the catalogues, for each of their tables and objects.
     """
     stored = _stored(space)
     for name in names:
@@ -244,7 +246,7 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
 
 
 def _kept_below(space: ObjectSpace, name: str, *, is_own: bool) -> list[str]:
-    """Return the names of the objects that are the state of an operator, tables too."""
+    """Return the names of the objects that are the state of an operator, including tables."""
     others = _key_value_tables(space) if name == KEY_VALUE_TABLES else ()
     kept = [one for one in space if one.startswith(f"{name}/") or (is_own and one == name)]
     return [one for one in kept if one not in others]
@@ -252,13 +254,13 @@ def _kept_below(space: ObjectSpace, name: str, *, is_own: bool) -> list[str]:
 
 def _key_value_tables(space: ObjectSpace) -> Container[str]:
     """Return the names of the objects that key-value tables are made of."""
-    from objectspace.kvt.catalogue import objects_of_tables  # Hardly any pipeline takes it.
+    from objectspace.kvt.catalogue import objects_of_tables  # Hardly any pipeline needs it.
 
     return objects_of_tables(space)
 
 
 def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "", **more: bool) -> None:
-    """Note what some operators do, and perhaps more of them. Dirties: an item for each."""
+    """Note what some operators do, and perhaps more about them. Dirties: an item for each."""
     for node in nodes:
         told = {**more, "own": True} if node.is_own else more
         record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads(), **told}
@@ -266,13 +268,13 @@ def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "",
 
 
 def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_in_step: bool) -> set[Node]:
-    """Return the stored operators to which a batch that is fed once more may give other rows than it gave at first.
+    """Return the stored operators to which a batch that is fed once more may give other rows than at first.
 
     Args:
         space: the space.
         plan: the plan.
         difference: how the plan differs from what is stored.
-        is_in_step: whether each batch so far has been the epoch of its number.
+        is_in_step: whether each batch so far had the number of its epoch.
     """
     stored, found = _stored(space), set[Node]()
     kept = [node for node in plan.stateful if node not in difference.new]
@@ -290,10 +292,10 @@ def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_i
 
 
 def require_repeatable(plan: Plan, new: Iterable[Node], unsure: Container[Node]) -> None:
-    """Make sure that what is new can be fed by the operators that it reads from.
+    """Make sure that new operators can be fed by the operators that they read from.
 
     Raises:
-        PipelineChangedError: it reads from one that is unrepeatable.
+        PipelineChangedError: one reads from an operator that is unrepeatable.
     """
     for node in new:
         if found := [repr(plan.names[one]) for one in node.origins() if one in unsure]:
@@ -306,7 +308,7 @@ def require_repeatable(plan: Plan, new: Iterable[Node], unsure: Container[Node])
 
 
 def note_repeatable(space: ObjectSpace, plan: Plan, unsure: Container[Node]) -> None:
-    """Note which operators are repeatable, where that is not noted yet. Dirties: an item for each, once."""
+    """Note which operators are repeatable, unless that is noted already. Dirties: an item for each, once."""
     stored = _stored(space)
     for node in plan.stateful:
         if "repeatable" not in stored[plan.names[node]]:
@@ -314,19 +316,19 @@ def note_repeatable(space: ObjectSpace, plan: Plan, unsure: Container[Node]) -> 
 
 
 def _took_order(record: Mapping[str, Any]) -> bool:
-    """Tell whether an earlier version gave this operator, and others beside it, the rows of sources as they come."""
+    """Return whether an earlier version gave this operator, and others beside it, the rows of sources as they come."""
     does = record["does"]
     return "repeatable" not in record and does.startswith("Materialize(") and does != "Materialize(check)"
 
 
 def note_once(space: ObjectSpace, plan: Plan, under: str) -> None:
-    """Note what all operators of a plan do, where nothing is noted yet. Dirties: an item for each, once."""
+    """Note what all operators of a plan do, unless anything is noted already. Dirties: an item for each, once."""
     if f"{under}{OPERATORS}" not in space:
         note(space, plan, plan.stateful, under)
 
 
 def require_same(space: ObjectSpace, plan: Plan, under: str) -> None:
-    """Make sure that the state of a pipeline among others is that of a plan, where that is noted.
+    """Make sure that the state of one of several pipelines is that of a plan, if it is noted.
 
     Args:
         space: the space.
@@ -334,7 +336,7 @@ def require_same(space: ObjectSpace, plan: Plan, under: str) -> None:
         under: what the names of its tables begin with.
 
     Raises:
-        PipelineChangedError: the state is that of another pipeline; it says what differs.
+        PipelineChangedError: the state is that of another pipeline; the error says what differs.
     """
     difference = compare(space, plan, under)
     if _stored(space, under) and (difference.new or difference.gone):

@@ -32,7 +32,7 @@ def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
     """Refuse what is no chunk with the columns of an input.
 
     Raises:
-        TypeError: it is no chunk.
+        TypeError: it is not a chunk.
         SchemaMismatchError: it has other columns.
     """
     if not isinstance(chunk, Chunk):
@@ -49,7 +49,7 @@ def taken(schema: TableSchema, chunk: Chunk) -> Chunk:
     """Return a chunk with the schema of an input: it is the stream key of the input that tells rows apart.
 
     Raises:
-        TypeError: it is no chunk.
+        TypeError: it is not a chunk.
         SchemaMismatchError: it has other columns.
     """
     check_chunk(schema, chunk)
@@ -157,7 +157,7 @@ def unbroken(chunk: Chunk) -> Chunk:
 
 
 def _are_pairs(chunk: Chunk) -> bool:
-    """Tell whether all halves of updates stand together, the old row and the new one of a key."""
+    """Return whether all halves of updates stand together, the old row and the new one of a key."""
     ops, same_key = chunk.ops, chunk.schema.same_key
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-"]
     if not len(olds) == ops.count("U-") == ops.count("U+") or any(ops[place + 1] != "U+" for place in olds):

@@ -14,14 +14,14 @@ from objectspace.relational.watermarks import is_below
 
 
 class Dedup(Operator):
-    """Gives the first row of each key: an earlier epoch wins, inside an epoch the smallest stream key.
+    """The first row of each key: an earlier epoch wins, within an epoch the smallest stream key.
 
-    It gives the rows at the barrier, in the order of the key. The input must be append-only; where rows can be
-    retracted, ``GroupTopN`` with a limit of 1 keeps what may have to take their place.
+    It returns the rows at the barrier, in the order of the key. The input must be append-only; where rows can be
+    retracted, ``GroupTopN`` with a limit of 1 keeps the rows that may take their place.
 
     Args:
-        schema: the schema of the input; its primary key is the stream key. Where its watermark column is part of the
-            key, a watermark cleans the keys below it.
+        schema: the schema of the input; its primary key is the stream key. If its watermark column is part of the key,
+            a watermark removes the keys below it.
         key: the names of the columns that make rows the same; NULL is the same as NULL.
 
     Raises:
@@ -55,7 +55,7 @@ class Dedup(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the output: that of the input, with the key as its key."""
+        """The schema of the output: that of the input, with the key as its primary key."""
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -91,10 +91,10 @@ class Dedup(Operator):
         return column
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier.
+        """Accept a promise; if the column is in the key, what is below the promise is removed at the next barrier.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
         """
         if column == self._window:
             value = checked_promise(self.input, column, value)

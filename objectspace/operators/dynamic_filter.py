@@ -1,4 +1,4 @@
-"""DynamicFilter: the rows that compare with one value, which changes."""
+"""DynamicFilter: the rows that satisfy a comparison with one value, which changes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
 RANGES = ("<", "<=", ">", ">=")
-"""The comparisons that there are."""
+"""The comparisons that can be used."""
 
 
 class DynamicFilter(Operator):
-    """Lets the left rows pass whose column compares with the one value of the right side.
+    """Passes the left rows whose column satisfies a comparison with the one value of the right side.
 
-    Left rows are judged by the value of the last barrier. Where the value has changed by the next barrier, the rows
-    between the old and the new one come or go then. NULL passes nothing, and nothing passes where there is no value. A
+    Left rows are judged by the value of the last barrier. If the value has changed by the next barrier, the rows
+    between the old value and the new one come or go then. No row passes a NULL, and none passes if there is no value. A
     row on the right replaces the one before.
 
     State: the left rows, ordered by the column and the stream key; and the value. An event on the left dirties the slot
-    of its row, one on the right the slot of the value, whatever the number of rows that come or go.
+    of its row, one on the right the slot of the value, however many rows come or go.
 
     Args:
         left_schema: the schema of the left input; its primary key is the stream key.
-        right_schema: that of the right input, which has one column.
+        right_schema: the schema of the right input, which has one column.
         column: the column of the left side that is compared.
         comparison: ``<``, ``<=``, ``>`` or ``>=``.
 
@@ -70,12 +70,12 @@ class DynamicFilter(Operator):
         rest = [name for name, _ in left_schema.primary_key if name != column]
         self._rows_schema = TableSchema(left_schema.columns, [column, *rest])
         self._value_schema = TableSchema([Column(value.name, value.type, nullable=True)])
-        # The order of SQL: NaN is the greatest number, and equal to itself.
+        # SQL's order: NaN is the greatest number, and equal to itself.
         self._encode = TableSchema([Column(column, compared.type)], [column]).key_encoder.encode
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output: that of the left side, without a watermark, for old rows may come and go."""
+        """The schema of its output: that of the left side, without a watermark, because old rows may come and go."""
         left = self._schemas["left"]
         return TableSchema(left.columns, list(left.primary_key))
 
@@ -90,13 +90,13 @@ class DynamicFilter(Operator):
         self._forget()
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
-        """Take changes of one side, and return those of left rows that pass.
+        """Take changes of one side, and return the changes of left rows that pass.
 
         Raises:
             ValueError: there is no such side.
             SchemaMismatchError: the chunk has other columns.
 
-        Time: O(rows · log n). Dirties: one slot a row on the left.
+        Time: O(rows · log n). Dirties: one slot per row on the left.
         """
         self._check_side(side)
         chunk = taken(self._schemas[side], chunk)
@@ -108,7 +108,7 @@ class DynamicFilter(Operator):
         return [found] if len(found) else []
 
     def _take(self, changes: Iterable[tuple[Op, Row]]) -> None:
-        """Note the value that holds from the next barrier on."""
+        """Note the value that applies from the next barrier on."""
         for op, (value,) in changes:
             if op == "+":
                 self._next = value
@@ -116,7 +116,7 @@ class DynamicFilter(Operator):
                 self._next = None
 
     def _flush(self) -> list[Chunk]:
-        """Give the rows between the old value and the new one."""
+        """Return the rows between the old value and the new one."""
         old, new = self._value, self._next
         if self._known(old) == self._known(new):
             return []
@@ -144,10 +144,10 @@ class DynamicFilter(Operator):
         return mine is not None and value is not None and bool(self._compare(self._known(mine), self._known(value)))
 
     def _known(self, value: Any) -> Any:
-        """Return what stands for a value where values are compared."""
+        """Return what stands for a value in comparisons."""
         return None if value is None else self._encode((value,))
 
     def _forget(self) -> None:
-        """Go back to the value that is stored."""
+        """Go back to the stored value."""
         stored = self._only_row("right")
         self._value = self._next = None if stored is None else stored[0]

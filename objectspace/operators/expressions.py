@@ -1,8 +1,8 @@
 """Small typed expressions over the columns of a row: they compute, they can be printed, and they can be compared.
 
-``col("price") * 2 > lit(100)`` knows its type once it is bound to a schema, follows SQL where a value is NULL, and its
-text is its identity: two expressions with one text do the same. A Python callable over a row and an expression of
-pyarrow take the same place; a callable is known by its code.
+``col("price") * 2 > lit(100)`` knows its type once it is bound to a schema, and follows SQL where a value is NULL. Its
+text is its identity: two expressions with the same text do the same. A Python callable over a row or a pyarrow
+expression can take its place; a callable is identified by its code.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Expression:
     """Something that is computed from a row.
 
     Args:
-        text: what it does; two with equal text do the same.
-        bind: makes it ready for the rows of a schema.
-        column: the column whose value it is, ``None`` where it is computed: a column may be called ``lower(a)``.
+        text: what it does; two expressions with equal text do the same.
+        bind: prepares it for the rows of a schema.
+        column: the column whose value it is, or ``None`` if it is computed: a column may be called ``lower(a)``.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], ["a"])
@@ -65,7 +65,7 @@ class Expression:
         return self._bind(schema)
 
     def is_same(self, other: Expression) -> bool:
-        """Tell whether another expression does the same, as far as their texts tell; ``==`` makes a comparison."""
+        """Return whether another expression does the same, judged by their texts; ``==`` makes a comparison."""
         return self._text == other._text
 
     def __str__(self) -> str:
@@ -160,12 +160,12 @@ class Expression:
         return _any(f"({self} is not null)", "bool", lambda value: value is not None, self)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Return whether it is one of some values, none of them NULL.
+        """Return whether it is one of some values, none of which may be NULL.
 
         Raises:
-            SchemaError: one of them is NULL, an expression, or of another type; the type is seen when it is bound.
+            SchemaError: one of them is NULL, an expression, or of another type; the type is checked when it is bound.
         """
-        # The order of a set is another one in every process.
+        # The order of a set differs from process to process.
         known = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         for value in known:
             if value is None or isinstance(value, Expression):
@@ -190,9 +190,10 @@ class Expression:
     def cast(self, kind: str | DataType) -> Expression:
         """Return it as another type: numbers and text into each other, a timestamp or ``2026-01-31`` into its date.
 
-        A date becomes the timestamp at which it begins, and an instant the one in UTC. Fractions are cut off, but for
-        ``decimal(p,s)``, which rounds; a truth is 1 or 0, or ``true`` or ``false``. What has no such value, such as
-        text that is no number, is refused when the row comes; a type that has none at once.
+        A date becomes the timestamp at which it begins, and an instant becomes the timestamp in UTC. Fractions are cut
+        off, except for ``decimal(p,s)``, which rounds. A boolean becomes 1 or 0, or ``true`` or ``false``. A value that
+        cannot be cast, such as text that is not a number, is refused when its row comes; a type that cannot be cast is
+        refused at once.
         """
         wanted = parse_type(kind)
         if wanted.kind not in CASTS:
@@ -213,28 +214,28 @@ class Expression:
         return Expression(text, _bind)
 
     def lower(self) -> Expression:
-        """Return text in lower case."""
+        """Return the text in lower case."""
         return _strict(f"lower({self})", "string", str.lower, self, takes=_TEXT)
 
     def upper(self) -> Expression:
-        """Return text in upper case."""
+        """Return the text in upper case."""
         return _strict(f"upper({self})", "string", str.upper, self, takes=_TEXT)
 
     def length(self) -> Expression:
-        """Return the number of characters of text."""
+        """Return the number of characters of the text."""
         return _strict(f"length({self})", "int64", len, self, takes=("string", "binary", "list"))
 
     def contains(self, part: str) -> Expression:
-        """Return whether text has a part."""
+        """Return whether the text contains a part."""
         return _strict(f"contains({self}, {_text(part)!r})", "bool", lambda value: part in value, self, takes=_TEXT)
 
     def starts_with(self, part: str) -> Expression:
-        """Return whether text begins with a part."""
+        """Return whether the text begins with a part."""
         text = f"starts_with({self}, {_text(part)!r})"
         return _strict(text, "bool", lambda value: value.startswith(part), self, takes=_TEXT)
 
     def split_part(self, separator: str, place: int) -> Expression:
-        """Return a part of text between separators, counted from 0; NULL where there are fewer."""
+        """Return a part of the text between separators, counted from 0, or NULL if there are fewer."""
         if not _text(separator):
             raise SchemaError("split_part() takes a separator: found an empty text")
         if not isinstance(place, int) or place < 0:
@@ -248,12 +249,12 @@ class Expression:
         return _strict(text, "string", _part, self, nullable=True, takes=_TEXT)
 
     def strftime(self, form: str) -> Expression:
-        """Return a date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
+        """Return the date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
         text = f"strftime({self}, {form!r})"
         return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*_TIMES, "time"))
 
     def hour(self) -> Expression:
-        """Return the hour of a time or timestamp, 0 to 23."""
+        """Return the hour of the time or timestamp, 0 to 23."""
         kinds = ("time", "timestamp", "timestamptz")
         return _strict(f"hour({self})", "int64", lambda value: value.hour, self, takes=kinds)
 
@@ -265,30 +266,30 @@ def col(name: str) -> Expression:
         column = schema.column(name)
         return Bound(column.type, column.nullable, reader(schema, name))
 
-    # Like names of other things (a number, say, or a call) are marked: what is done is known by its text.
+    # Names that look like something else (a number, say, or a call) are marked, because the text is the identity.
     return Expression(name if _is_plain(name) else "`" + name.replace("`", "``") + "`", _bind, column=name)
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether the name of a column is the text of nothing else, alone and within another text."""
+    """Return whether the name of a column can be nothing else, alone and within another text."""
     begins = name[:1].isalpha() or name[:1] in ("_", "$")
     return begins and name.lower() not in _VALUES and not _SIGNS & {*name} and not _WORDS & {*name.split()}
 
 
 _VALUES = frozenset(["true", "false", "null", "nan", "snan", "inf", "infinity"])
-"""How values are written that begin like names."""
+"""How values that begin like names are written."""
 
 _SIGNS = frozenset("()'\",")
-"""What stands in the texts of calls and of quoted values."""
+"""What occurs in the texts of calls and of quoted values."""
 
 _OPERATORS = ["+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "=", "!="]
 
 _WORDS = frozenset([*_OPERATORS, "and", "or", "not", "is", "in", "as", "when", "then", "else", "null"])
-"""What stands between names in a text; other words may stand in a name."""
+"""What stands between names in a text; other words may be part of a name."""
 
 
 def lit(value: Any) -> Expression:
-    """Return a value that is the same for every row; an expression is returned as it is.
+    """Return an expression for a value that is the same for every row; an expression is returned as it is.
 
     Raises:
         SchemaError: no column type has such values.
@@ -303,7 +304,7 @@ def lit(value: Any) -> Expression:
 
 
 def _literal(value: Any) -> str:
-    """Return a value as text; a decimal says that it is one, as it may compare in another way than the same float."""
+    """Return a value as text; a decimal says that it is one, since it may compare differently from the same float."""
     if value is None:
         return "null"
     is_quoted = isinstance(value, str | date | time | timedelta | Decimal)
@@ -312,12 +313,12 @@ def _literal(value: Any) -> str:
 
 
 def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nullable: bool = True) -> Expression:
-    """Return what a Python function makes of some expressions; NULL reaches it as ``None``.
+    """Return an expression that calls a Python function with some expressions; NULL reaches it as ``None``.
 
     Args:
-        function: the function; it is known by its code, so a changed one counts as another.
+        function: the function; it is identified by its code, so a changed one counts as another.
         kind: the type of its results.
-        arguments: expressions, the names of columns, or nothing: then it takes the row, with values by name.
+        arguments: expressions or the names of columns; without any the function takes the row, with values by name.
         nullable: whether it may return ``None``.
 
     >>> from objectspace.relational import Column
@@ -340,7 +341,7 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
 
 
 def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
-    """Return one expression where a condition is true, and another where it is false or NULL.
+    """Return one expression if a condition is true, and another if it is false or NULL.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64")], ["a"])
@@ -384,7 +385,7 @@ def coalesce(*choices: Any) -> Expression:
 
 
 def expression(given: Any, kind: str | DataType = "bool") -> Expression:
-    """Return the expression for what a user gives: an expression, a column name, a callable, pyarrow's, or a value.
+    """Return the expression for what a user gives: one of ours or pyarrow's, a column name, a callable, or a value.
 
     Args:
         given: what the user gives; text is the name of a column.
@@ -400,7 +401,7 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
 
 
 def condition(given: Any) -> Expression:
-    """Return the expression for a condition that a user gives, which is refused where it is not of type ``bool``."""
+    """Return the expression for a condition that a user gives, which is refused if its type is not ``bool``."""
     made = expression(given)
 
     def _bind(schema: TableSchema) -> Bound:
@@ -437,7 +438,7 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
 
 
 def _by_days(text: str, given: Iterable[Bound], function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function of a date and a span that refuses hours, for which a date has no place; known ones at once."""
+    """Return a function of a date and a span that refuses hours, which no date can hold; known spans at once."""
     for bound in given:
         if isinstance(bound, Constant):
             _whole_days(text, bound.constant, SchemaError)
@@ -451,7 +452,7 @@ def _by_days(text: str, given: Iterable[Bound], function: Callable[[Any, Any], A
 
 
 def _whole_days(text: str, span: Any, error: type[RelationalError]) -> None:
-    """Refuse a span that is not whole days; of what is none nothing."""
+    """Refuse a span that is not whole days; anything that is not a span passes."""
     if isinstance(span, timedelta) and (span.seconds or span.microseconds):
         raise error(
             f"{text}: {span!r} is not whole days, and a date has no hours: make a timestamp of the date with"
@@ -460,7 +461,7 @@ def _whole_days(text: str, span: Any, error: type[RelationalError]) -> None:
 
 
 def _in_range(symbol: str, kind: DataType, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function of times that says what was out of range."""
+    """Return a function of times whose error says what was out of range."""
 
     def _checked(x: Any, y: Any) -> Any:
         try:
@@ -494,7 +495,7 @@ def _both(f: RowFunction, g: RowFunction, function: Callable[[Any, Any], Any], p
 
 
 def _comparable(a: DataType | None, b: DataType | None, values: Iterable[Any]) -> tuple[Callable[[Any], Any], set[Any]]:
-    """Return what makes values of one type comparable with some of another, and these as it makes them."""
+    """Return a function that makes values of one type comparable with some of another, and those in that form."""
     common_type(a, b, "is_in()")
     prepare = comparing(a, b) or _same
     return prepare, set(map(prepare, values))
@@ -532,7 +533,7 @@ def _strict(
     nullable: bool = False,
     takes: Collection[str] = (),
 ) -> Expression:
-    """Return a function of one expression that is NULL where that is; of some types only where ``takes`` says so."""
+    """Return a function of one expression that is NULL if the expression is; ``takes`` may limit its types."""
 
     def _bind(schema: TableSchema) -> Bound:
         bound = source.bind(schema)
@@ -550,7 +551,7 @@ def _strict(
 
 
 def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]) -> RowFunction:
-    """Return what calls a function of a user for a row, and says on which one it failed."""
+    """Return a function that calls a user's function for a row, and says on which row it failed."""
 
     def _value(row: Row) -> Any:
         arguments = given(row)
@@ -569,10 +570,11 @@ def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]
 
 
 def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
-    """Return what gives a value from outside the form that operations on its type take; ``None`` where it has it.
+    """Return a function that puts an outside value into the form that operations on its type need, if it must be.
 
-    What is returned for a ``bool`` has a truth, for a double it may be a decimal or a whole number, a number of 32 bits
-    is the nearest one, and an instant may be in any time zone.
+    A ``bool`` may be anything that has a truth value, a double may be a decimal or a whole number, a 32-bit number
+    becomes the nearest one, and an instant may be in any time zone. The result is ``None`` if values already have the
+    form.
     """
     if kind.kind == "bool":
         return bool
@@ -591,14 +593,14 @@ def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
 
 
 def _as_branch(bound: Bound, kind: DataType | None) -> RowFunction:
-    """Return what gives the values of an expression as those of the type that it has in common with others."""
+    """Return a function that gives the values of an expression in the type that it has in common with others."""
     if bound.type is not None and kind is not None and bound.type.kind == "decimal" and kind.kind in FLOATS:
         rules.note(rules.BRANCHES)
     return _in_form(bound.value, widening(bound.type, kind))
 
 
 def _in_form(function: RowFunction, form: Callable[[Any], Any] | None) -> RowFunction:
-    """Return a function whose results, other than NULL, are in a form."""
+    """Return a function whose results, other than NULL, are put into a form."""
     if form is None:
         return function
 
@@ -610,7 +612,7 @@ def _in_form(function: RowFunction, form: Callable[[Any], Any] | None) -> RowFun
 
 
 def _text(part: str) -> str:
-    """Return a text that is no expression.
+    """Return a text after checking that it is one, not an expression.
 
     Raises:
         SchemaError: it is something else.
@@ -631,7 +633,7 @@ def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expressio
 
 
 def _arrow(given: Any) -> Expression:
-    """Return an expression of pyarrow: it is computed for all rows of a chunk at once."""
+    """Return the expression for one of pyarrow, which is computed for all rows of a chunk at once."""
     text = f"arrow({_whole(given)})"
 
     def _bind(schema: TableSchema) -> Bound:
@@ -658,10 +660,10 @@ def _arrow(given: Any) -> Expression:
 
 
 def _whole(given: Any) -> str:
-    """Return the text of an expression of pyarrow, with what the text leaves out.
+    """Return the text of a pyarrow expression, together with what that text leaves out.
 
-    That is a part of a long list, for which a digest stands; and which numbers are floats, where a whole one is, which
-    is written like an integer.
+    It leaves out a part of a long list, for which a digest is added; and which numbers are floats, since a whole one is
+    written like an integer.
     """
     _, (content,) = given.__reduce__()
     text, kinds = str(given), _kinds_of_literals(content)
@@ -671,7 +673,7 @@ def _whole(given: Any) -> str:
 
 
 def _kinds_of_literals(content: Any) -> list[str]:
-    """Return the types of the literals in an expression of pyarrow, where a float is written like an integer."""
+    """Return the types of the literals in a pyarrow expression, in whose text a float is written like an integer."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -682,7 +684,7 @@ def _kinds_of_literals(content: Any) -> list[str]:
 
 
 def kind_of(value: Any) -> DataType | None:
-    """Return the type of a value of Python; ``None`` where it fits several.
+    """Return the type of a Python value, or ``None`` if it fits several.
 
     Raises:
         SchemaError: no column type has such values.

@@ -50,7 +50,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def names_function(text: str) -> bool:
-    """Tell whether a text holds the name that :func:`describe` has given to a callable in this process."""
+    """Return whether a text holds the name that :func:`describe` has given to a callable in this process."""
     return any(name in text for name in _NAMES)
 
 
@@ -255,19 +255,19 @@ def _wrapped(value: Any) -> Any:
 
 
 def _is_value(owner: Any) -> bool:
-    """Tell whether what a built-in method belongs to is a value, not something that is open, locked or connected."""
+    """Return whether what a built-in method belongs to is a value, not something that is open, locked or connected."""
     is_of_values = type(owner).__module__.partition(".")[0] in _VALUES or _is_of_tables(owner)
     return is_of_values or _is_shown_as_dictionary(type(owner))
 
 
 def _is_shown_as_dictionary(kind: type) -> bool:
-    """Tell whether a type is a dictionary without a text of its own."""
+    """Return whether a type is a dictionary without a text of its own."""
     shown: Any = kind.__repr__
     return shown is dict.__repr__
 
 
 def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
-    """Return what the text of a data class or a named tuple shows, ``None`` where it has a text of its own."""
+    """Return what the text of a data class or a named tuple shows, or ``None`` if it has a text of its own."""
     kind = type(value)
     if is_dataclass(kind) and _is_made_by_dataclass(kind.__repr__):
         return [(one.name, getattr(value, one.name, None)) for one in fields(value) if one.repr]
@@ -278,7 +278,7 @@ def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _is_made_by_dataclass(shown: Any) -> bool:
-    """Tell whether a ``__repr__`` is one that ``dataclass`` has written, not one of its own with a decorator."""
+    """Return whether a ``__repr__`` is one that ``dataclass`` has written, not one of its own with a decorator."""
     code = _code_of(_wrapped(shown))
     return code is not None and code.co_filename == "<string>"
 

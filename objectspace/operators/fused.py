@@ -1,4 +1,4 @@
-"""A whole pipeline as one operator: for embedding, and for the tests that take an operator."""
+"""A whole pipeline as one operator: for embedding, and for tests that take an operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class PipelineOperator(Operator):
     """A pipeline that is driven from outside: chunks of its sources in, the changes of its results out.
 
     Its sides are the names of the sources. The names of its tables begin with the name that it is opened under. Each
-    epoch ends with :meth:`barrier`, and then with the checkpoint of the space, which is refused in between.
+    epoch ends with :meth:`barrier` and then the checkpoint of the space, which is refused between rows and their
+    barrier.
 
     Args:
         pipeline: the pipeline.
@@ -80,7 +81,7 @@ class PipelineOperator(Operator):
         ask_before_saves(space, self._refuse_underway)
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Take changes of a source, and return the changes of the results that are known already.
+        """Take changes of a source, and return the changes of the results that are already known.
 
         Raises:
             SchemaError: there is no such source.
@@ -94,11 +95,11 @@ class PipelineOperator(Operator):
         return self._taken()
 
     def take(self, batch: Mapping[str, Any], number: int) -> list[Chunk]:
-        """Take the rows of several sources, and return the changes of the results that are known already.
+        """Take the rows of several sources, and return the changes of the results that are already known.
 
         Args:
             batch: the rows of each source by its name: see :func:`objectspace.operators.inputs.chunks_of`.
-            number: the number of the batch; with the place of a row it is the key of a row that has none.
+            number: the number of the batch; together with its place it is the key of a row that has none.
 
         Raises:
             RowError: a row does not fit its source.
@@ -112,7 +113,7 @@ class PipelineOperator(Operator):
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch in all its operators, and return the changes of the results that were held back.
 
-        Where one of them refuses, those before it have ended the epoch already: roll the space back, and give the epoch
+        If one of them refuses, those before it have already ended the epoch: roll the space back, and give the epoch
         again.
         """
         catalogue.note_once(self._space, self.plan, self._under)
@@ -121,7 +122,7 @@ class PipelineOperator(Operator):
         return self._taken()
 
     def _forget(self) -> None:
-        """Drop what was given out and not taken, and promises on their way, because an operator behind failed."""
+        """Drop output that was not taken, and promises on their way, because an operator downstream failed."""
         self._graph.forget()
         self._is_underway = False
 

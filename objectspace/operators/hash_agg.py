@@ -1,4 +1,4 @@
-"""HashAgg: aggregates by group, right under inserts, updates and deletes."""
+"""HashAgg: aggregates by group, correct under inserts, updates and deletes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from objectspace.relational import Chunk, SchemaError, TableSchema
 class HashAgg(ValueGroups):
     """Aggregates by group.
 
-    At each barrier it gives one change a touched group, in the order of the group key: an insert where the group is
-    new, a delete where its last row is gone, a pair where it shows something else, and nothing where it does not. Rows
-    of an epoch may come in any order, a delete before its insert too.
+    At each barrier it returns one change per touched group, in the order of the group key: an insert if the group is
+    new, a delete if its last row is gone, a pair if it shows something else, and nothing if it does not. The rows of an
+    epoch may come in any order, even a delete before its insert.
 
     Args:
-        schema: the schema of the input; its primary key is the stream key, and its watermark column, where it is a
-            group column, is what watermarks close groups by.
+        schema: the schema of the input; its primary key is the stream key, and its watermark column, if it is a group
+            column, is the one by which watermarks close groups.
         group_key: the names of the group columns; NULL is a group of its own.
         calls: the calls.
-        append_only: whether the input has no retractions: extremes and sketches then need one value a group.
-        emit_on_window_close: whether a group is given once, when a watermark says that it is complete; ``True`` for the
-            watermark column of the schema, or the name of a group column.
-        extreme_cache: how many rows of a group each call in order keeps in memory; any number gives the same answers.
+        append_only: whether the input has no retractions: extremes and sketches then need one value per group.
+        emit_on_window_close: whether each group is emitted once, when a watermark says that it is complete; ``True``
+            for the watermark column of the schema, or the name of a group column.
+        extreme_cache: how many rows of a group each ordered call keeps in memory; any number gives the same answers.
         group_cache: how many groups stay in memory between epochs; any number gives the same answers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""HashJoin: the join of two streams, right under inserts, updates and deletes on both sides."""
+"""HashJoin: the join of two streams, correct under inserts, updates and deletes on both sides."""
 
 from __future__ import annotations
 
@@ -28,38 +28,39 @@ Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
 """``("price", "<", "limit")`` over columns of the joined row, by name or position; or a function of the joined row."""
 
 CACHE_KEYS = 100_000
-"""Of how many join keys a side keeps the rows in memory unless the operator is told otherwise."""
+"""The default number of join keys whose rows a side keeps in memory."""
 
 
 class HashJoin(Operator):
-    """The join of two streams by equal keys, with an optional condition beyond them.
+    """The join of two streams by equal keys, with an optional further condition.
 
-    The rows of a chunk count as a whole, whatever their order; over several chunks the changes of one stream key come
-    in order. Rows come out as they are found, split into deletes and inserts; neighbours that cancel are left out.
+    The rows of a chunk count as a whole, whatever their order; across chunks, the changes of one stream key must come
+    in order. Rows come out as they are found, split into deletes and inserts; neighbours that cancel each other are
+    left out.
 
-    The columns of an output row are those of the left side, then those of the right one, with ``_right`` behind the
-    names that both have; a semi or anti join gives the rows of its main side alone. The stream key is that of both
-    sides. Where no column of the two keys refuses NULL, it cannot tell a row of a full outer join without a left side
-    from one without a right side: ``in_left`` adds a column to it that can.
+    The columns of an output row are those of the left side, then those of the right side, with ``_right`` appended to a
+    name that both have; a semi or anti join gives only the rows of its main side. The stream key is that of both sides
+    together. If all columns of the two keys may be NULL, it cannot tell a row of a full outer join that has no left
+    side from one that has no right side: ``in_left`` adds a column to it that can.
 
-    State: a table of the rows of each side, keyed by join key and stream key; and where rows may come out without a
-    match or depend on there being one (the kept sides of outer joins, the main side of semi and anti joins) a table of
-    how many rows match each. An event dirties the slot of its row, and of each match the slot of its degree where that
-    side has degrees.
+    State: for each side a table of its rows, keyed by join key and stream key. If the rows of a side may come out
+    without a match, or depend on there being one (the kept sides of outer joins, the main side of semi and anti joins),
+    also a table of how many rows match each of them, its degree. An event dirties the slot of its row, and the slot of
+    the degree of each match on a side that has degrees.
 
     Args:
         left_schema: the schema of the left input; its primary key is the stream key.
-        right_schema: that of the right input.
+        right_schema: the schema of the right input.
         left_key: the columns of the left side that are compared.
-        right_key: those of the right side, as many.
+        right_key: the corresponding columns of the right side, as many.
         kind: ``inner``, ``left_outer``, ``right_outer``, ``full_outer``, ``left_semi``, ``left_anti``, ``right_semi``
             or ``right_anti``.
-        null_safe: whether NULL equals NULL: for all columns, or one after the other; not at all by default.
-        condition: what else a match takes; NULL is no match.
-        in_left: the name of one more column of a full outer join, at the end and part of the stream key: whether the
-            row has a left side.
+        null_safe: whether NULL equals NULL: one value for all columns, or one for each; it does not by default.
+        condition: a further condition for a match; NULL is not a match.
+        in_left: the name of an additional column of a full outer join, which is the last one and part of the stream
+            key: whether the row has a left side.
         watermarks: whether promises about the first key column clean the state.
-        cache_keys: of how many join keys a side keeps the rows in memory.
+        cache_keys: the number of join keys whose rows a side keeps in memory.
 
     Raises:
         SchemaError: the keys do not fit each other, or there is no such kind, column or comparison.
@@ -121,11 +122,11 @@ class HashJoin(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output; its watermark column is one whose promises are passed on."""
+        """The schema of its output; its watermark column is the one whose promises are passed on."""
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
-        """Return the schemas of its tables: rows and degrees of the left side, then of the right one."""
+        """Return the schemas of its tables: rows and degrees of the left side, then of the right side."""
         return [
             (f"{name}{what}", schema) for name, side in self._sides.items() for what, schema in side.state().items()
         ]
@@ -148,16 +149,16 @@ class HashJoin(Operator):
         Raises:
             ValueError: there is no such side.
             SchemaMismatchError: the chunk has other columns.
-            ExpressionError: the condition, a function, failed; the chunk was not taken.
+            ExpressionError: the condition is a function, and it failed; the chunk was not taken.
 
-        Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
+        Time: O(rows · (log n + matches)). Dirties: one slot per row, and one per match whose degree changes.
         """
         self._check_side(side)
         changes = net_changes(taken(self._sides[side].schema, chunk))
         try:
             out = self._meet(side, changes) if self._is_plain else self._change(side, changes)
         except BaseException:
-            # Nothing of the chunk is written yet: without what is noted of it in memory, it was not taken.
+            # Nothing of the chunk is written yet: once its notes in memory are dropped, it was not taken.
             for one in self._sides.values():
                 one.forget()
             raise
@@ -166,7 +167,7 @@ class HashJoin(Operator):
         return [out] if len(out) else []
 
     def _meet(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
-        """Apply changes of an inner join without a condition, and return what they change: the short way."""
+        """Apply changes of an inner join without a condition, and return what they change: the fast path."""
         mine, other = self._sides[side], self._sides[opposite(side)]
         arrived = [row for _, row in changes]
         known = mine.known_of(arrived)
@@ -184,7 +185,7 @@ class HashJoin(Operator):
         return Chunk(self.schema, ops, rows)
 
     def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
-        """Apply changes one after the other, and return what they change."""
+        """Apply changes one by one, and return what they change."""
         self._hold(side, [row for _, row in changes])
         change = self._change_main if self._main is not None else self._change_joined
         found = [entry for op, row in changes for entry in change(side, is_insert(op), row)]
@@ -192,17 +193,17 @@ class HashJoin(Operator):
         return Chunk(self.schema, ops, [row for _, row in found]).without_noops()
 
     def _hold(self, side: str, arrived: Sequence[Row]) -> None:
-        """Have at hand what may match some rows of a side."""
+        """Hold in memory what may match some rows of a side."""
         mine = self._sides[side]
         self._sides[opposite(side)].hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.
+        """Accept a promise about the first column of the join key; once both sides have promised, the lesser one holds.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
 
-        Time: O(join keys in memory). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
+        Time: O(join keys in memory). Dirties: one slot per table at the next barrier, and the rows that are cleaned.
         """
         self._check_side(side)
         key = self._keys[self.sides.index(side)]
@@ -218,7 +219,7 @@ class HashJoin(Operator):
         return [(name, least) for name in names if name is not None]
 
     def _clean_below(self, watermark: Any) -> None:
-        """Have the rows of join keys below a watermark removed with the next barrier."""
+        """Have the rows of join keys below a watermark removed at the next barrier."""
         self._cleaned = watermark
         for table in self._tables.values():
             table.update_watermark(watermark)
@@ -233,26 +234,26 @@ class HashJoin(Operator):
         self._cleaned = None
 
     def _with_watermark(self, schema: TableSchema) -> TableSchema:
-        """Return the schema of the output with the column that promises are about, ``None`` where there is none."""
+        """Return the schema of the output with the column that promises are about, or ``None`` if there is none."""
         name = next((name for name in map(self._promised_column, self._ranked_sides()) if name is not None), None)
         return TableSchema(schema.columns, list(schema.primary_key), watermark_column=name)
 
     def _ranked_sides(self) -> tuple[str, ...]:
-        """Return the sides, the one first whose columns are NULL in fewer rows."""
+        """Return the sides, first the one whose columns are NULL in fewer rows."""
         return self.sides[::-1] if self.kind == "right_outer" else self.sides
 
     def _promised_column(self, side: str) -> str | None:
-        """Return the column of the output that keeps the promises of a side, ``None`` where none does."""
+        """Return the column of the output that keeps the promises of a side, or ``None`` if none does."""
         key = self._keys[self.sides.index(side)]
         return self._output_name(side, key[0]) if self._has_watermarks and key else None
 
     def _promise(self, side: str, value: Any) -> Any:
-        """Note a promise of one side, and return the one that holds: they only grow."""
+        """Note a promise of one side, and return the one that holds: promises only grow."""
         self._promised[side] = max(value, self._promised.get(side, value))
         return self._promised[side]
 
     def _output_name(self, side: str, column: str) -> str | None:
-        """Return the name that a column of an input has in the output, ``None`` where it is not there."""
+        """Return the name that a column of an input has in the output, or ``None`` if it is not there."""
         if self._main is not None:
             return column if side == self._main else None
         place = self._sides[side].schema.place_of(column)
@@ -270,7 +271,7 @@ class HashJoin(Operator):
         )
 
     def _is_counted(self, side: str) -> bool:
-        """Tell whether what a row of a side gives depends on how many match it."""
+        """Return whether the output of a row of a side depends on how many rows match it."""
         return self._keeps[side] or self._main == side
 
     def _change_joined(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
@@ -342,7 +343,7 @@ def opposite(side: str) -> str:
 def checked_keys(
     schemas: tuple[TableSchema, TableSchema], keys: tuple[list[str], list[str]], null_safe: bool | Sequence[bool] | None
 ) -> list[bool]:
-    """Check that the keys of both sides can be compared, and return of each column whether NULL equals NULL."""
+    """Check that the keys of both sides can be compared, and return for each column whether NULL equals NULL."""
     if len(keys[0]) != len(keys[1]):
         raise SchemaError(f"the join keys have {len(keys[0])} and {len(keys[1])} columns: expected as many")
     for left, right in zip(*keys, strict=True):
@@ -404,7 +405,7 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
 
 
 def _guarded(condition: Callable[[Row], Any]) -> Callable[[Row], Any]:
-    """Return a condition that says on which row it failed."""
+    """Return the condition with an error that says on which row it failed."""
 
     def _matches(row: Row) -> Any:
         try:

@@ -99,7 +99,7 @@ def _change(schema: TableSchema, given: Any) -> Sequence[Any]:
 
 
 def _is_change(schema: TableSchema, given: Sequence[Any]) -> bool:
-    """Tell whether this is an operation with its row, and perhaps whether that counts, and not a row alone."""
+    """Return whether this is an operation with its row, and perhaps whether that counts, and not a row alone."""
     if len(given) not in (2, 3) or not (isinstance(given[0], str) and given[0] in OPS and _is_several(given[1])):
         return False
     columns, row = schema.columns, given[1]

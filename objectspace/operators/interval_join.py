@@ -1,4 +1,4 @@
-"""IntervalJoin: the join of rows that are near in time, which forgets what watermarks say nothing can meet any more."""
+"""IntervalJoin: the join of rows near in time, which forgets what, by the watermarks, nothing can match any more."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
 TIMES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
-"""The types of a column of times."""
+"""The types that a time column can have."""
 
 LONGEST = timedelta(days=999_999_999)
-"""The longest span of time that has an opposite."""
+"""The longest span of time whose negative is a span too."""
 
 _Span = tuple[Any, Any]
-"""From one time to another, both of them in it; ``None`` is no bound."""
+"""From one time to another, both included; ``None`` is no bound."""
 
 
 class IntervalSide(JoinSide):
-    """The rows of one input in the order of their times, read from the table and held for one chunk at most.
+    """The rows of one input in the order of their times, read from the table and held for at most one chunk.
 
     Args:
         schema: the schema of the input.
         join_key: the columns that are compared with those of the other side.
-        null_safe: of each of them whether NULL equals NULL.
+        null_safe: for each of them, whether NULL equals NULL.
         counts: whether degrees are kept.
-        time: the column of times.
+        time: the time column.
         opposite_place: where a row of the other side has its time.
-        reach: how much earlier and how much later than a row of the other side its matches are, ``None`` for any time.
+        reach: how much earlier and how much later than a row of the other side its matches may be, ``None`` for any
+            time.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class IntervalSide(JoinSide):
         self._check = checker(schema.column(time).type)
 
     def state(self) -> dict[str, TableSchema]:
-        """Return the schemas of its tables; the keys in the order of time are there where rows can be forgotten."""
+        """Return the schemas of its tables; the keys in the order of time are among them if rows can be forgotten."""
         times = {} if self._reach[0] is None else {"_times": self._times_schema}
         return super().state() | times
 
     def open(self, tables: Mapping[str, StateTable]) -> None:
-        """Stand on the tables of :meth:`state`."""
+        """Use the tables of :meth:`state`."""
         super().open(tables)
         self._times = tables.get("_times")
 
@@ -79,17 +80,17 @@ class IntervalSide(JoinSide):
         self._near.clear()
 
     def key_of(self, row: Row) -> Row | None:
-        """Return the join key of a row, ``None`` where a NULL in it, or in the time, matches nothing."""
+        """Return the join key of a row, or ``None`` if a NULL in it, or in the time, matches nothing."""
         return None if row[self._time_place] is None else super().key_of(row)
 
     def hold_near(self, keys: Sequence[Row | None], opposites: Sequence[Row]) -> None:
-        """Read the rows that are near rows of the other side, and have them at hand until :meth:`settle`.
+        """Read the rows that are near rows of the other side, and hold them in memory until :meth:`settle`.
 
         Args:
-            keys: the join keys of the rows of the other side, ``None`` of those that match nothing.
+            keys: the join keys of the rows of the other side, ``None`` for rows that match nothing.
             opposites: these rows.
 
-        Time: O(log n) a row that is far from others of its key, and O(rows read).
+        Time: O(log n) per row that is far from others of its key, and O(rows read).
         """
         spans: dict[Any, tuple[Row, list[_Span]]] = {}
         for key, row in zip(keys, opposites, strict=True):
@@ -116,7 +117,7 @@ class IntervalSide(JoinSide):
         ]
 
     def candidates(self, key: Row, opposite: Row) -> Sequence[Entry]:
-        """Return the rows of a join key that are near a row of the other side, which are at hand."""
+        """Return the rows of a join key that are near a row of the other side and are held."""
         bounds, near = self._bounds(opposite[self._opposite_place]), self._near.get(self._known(key))
         if bounds is None or near is None:
             return ()
@@ -126,17 +127,17 @@ class IntervalSide(JoinSide):
         return entries[start : None if high is None else bisect_right(times, high)]
 
     def insert(self, key: Row, row: Row, degree: int) -> None:
-        """Note that a row came. Time: O(1). Dirties: one slot, that of its time, and one of its degree."""
+        """Note that a row came. Time: O(1). Dirties: its slot, that of its time, and that of its degree."""
         self._note(True, Entry(row, degree))
 
     def remove(self, key: Row, row: Row, degree: int) -> None:
-        """Note that a row went. Time: O(1). Dirties: one slot, that of its time, and one of its degree."""
+        """Note that a row went. Time: O(1). Dirties: its slot, that of its time, and that of its degree."""
         self._note(False, Entry(row, degree))
 
     def settle(self) -> None:
-        """Write what was noted, and let go of what was at hand.
+        """Write what was noted, and release the rows that were held.
 
-        Time: O(log n) a row. Dirties: see :meth:`insert`, and one slot a degree that changed.
+        Time: O(log n) per row. Dirties: see :meth:`insert`, and one slot per degree that changed.
         """
         if self._times is not None:
             self._times.write_rows([(comes, self._times_row(row)) for comes, row in self._pending])
@@ -144,10 +145,10 @@ class IntervalSide(JoinSide):
         self._near.clear()
 
     def promise(self, watermark: Any) -> Any:
-        """Note that no row of the other side with a time below a watermark comes any more.
+        """Note that no more rows of the other side with a time below a watermark will come.
 
         Returns:
-            the least time that may still be met, ``None`` where all may.
+            the least time that may still be matched, or ``None`` if all may.
         """
         bounds = self._bounds(watermark)
         if bounds is not None and bounds[0] is not None:
@@ -155,7 +156,7 @@ class IntervalSide(JoinSide):
         return self._due
 
     def clean(self) -> None:
-        """Remove the rows that can never be met again. Time: O(rows removed · log n). Dirties: their slots."""
+        """Remove the rows that can never be matched again. Time: O(rows removed · log n). Dirties: their slots."""
         if self._times is None or self._due is None:
             return
         entries = list(self._times.scan(upper=(self._due,), inclusive=(True, False)))
@@ -169,7 +170,7 @@ class IntervalSide(JoinSide):
         return tuple([row[place] for place in self._times_places])
 
     def _bounds(self, time: Any) -> _Span | None:
-        """Return from when to when rows match one with a time; ``None`` where the type has no such times."""
+        """Return from when to when rows match one with this time, or ``None`` if the type has no such times."""
         found: list[Any] = []
         for by, is_low in zip(self._reach, (True, False), strict=True):
             try:
@@ -185,31 +186,31 @@ class IntervalSide(JoinSide):
 class IntervalJoin(HashJoin):
     """The join of two streams by equal keys and by times that are near each other.
 
-    A left row matches a right one where ``right time + lower <= left time <= right time + upper``. A watermark of one
-    side says that no later row of it has less in its column of times, nor takes such a row back; then the rows of the
-    other side that only earlier ones could meet are removed from the state with the next barrier. What comes out is the
-    same as without watermarks.
+    A left row matches a right row if ``right time + lower <= left time <= right time + upper``. A watermark of one side
+    says that no later row of that side has a lower time, and none with a lower time is retracted; the rows of the other
+    side that only earlier rows could match are then removed from the state at the next barrier. The output is the same
+    as without watermarks.
 
-    State: as :class:`HashJoin`, with the tables ordered by join key, time and stream key, nothing of it in memory; and
-    for a side whose rows can be forgotten their keys in the order of time. An event dirties the slot of its row, that
-    of its time, and of each match the slot of its degree where that side has degrees.
+    State: that of :class:`HashJoin`, with the tables ordered by join key, time and stream key, and nothing of it in
+    memory; and for a side whose rows can be forgotten, their keys in the order of time. An event dirties the slot of
+    its row, that of its time, and the slot of the degree of each match on a side that has degrees.
 
     Args:
         left_schema: the schema of the left input; its primary key is the stream key.
-        right_schema: that of the right input.
+        right_schema: the schema of the right input.
         left_key: the columns of the left side that are compared.
-        right_key: those of the right side, as many.
-        left_time: the column of times of the left side: whole numbers or timestamps.
-        right_time: that of the right side, of the same type.
-        lower: the least of left time less right time: a number or a ``timedelta``; ``None`` for any.
-        upper: the greatest.
-        kind: as of :class:`HashJoin`.
-        null_safe: as of :class:`HashJoin`; a NULL time matches nothing.
-        condition: what else a match takes.
-        in_left: as of :class:`HashJoin`.
+        right_key: the corresponding columns of the right side, as many.
+        left_time: the time column of the left side: whole numbers or timestamps.
+        right_time: the time column of the right side, of the same type.
+        lower: the least value of left time minus right time: a number or a ``timedelta``; ``None`` for no bound.
+        upper: the greatest value.
+        kind: as for :class:`HashJoin`.
+        null_safe: as for :class:`HashJoin`; a NULL time matches nothing.
+        condition: a further condition for a match.
+        in_left: as for :class:`HashJoin`.
 
     Raises:
-        SchemaError: a column does not exist, the times have other types, or the interval is not one.
+        SchemaError: a column does not exist, the times have other types, or the interval is not valid.
 
     Source: the interval joins of Flink and RisingWave.
 
@@ -255,10 +256,10 @@ class IntervalJoin(HashJoin):
     _takes_short_way = False
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Take a promise about the times of one side, and return what follows for the times of the output.
+        """Accept a promise about the times of one side, and return what follows for the times of the output.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
 
         Time: O(1). Dirties: at the next barrier the slots of the rows that are removed.
         """
@@ -281,7 +282,7 @@ class IntervalJoin(HashJoin):
         self._met.clear()
 
     def _hold(self, side: str, arrived: Sequence[Row]) -> None:
-        """Have at hand what may match some rows of a side."""
+        """Hold in memory what may match some rows of a side."""
         self._interval_side(opposite(side)).hold_near(list(map(self._sides[side].key_of, arrived)), arrived)
 
     def _flush(self) -> list[Chunk]:
@@ -290,12 +291,12 @@ class IntervalJoin(HashJoin):
         return []
 
     def _output_promise(self, side: str) -> list[Promise]:
-        """Return the least time of a side that a later row of the output may have, where it is known."""
+        """Return the least time of a side that a later output row may have, if it is known."""
         name, own, met = self._output_name(side, self._times[side]), self._promised.get(side), self._met.get(side)
         return [] if name is None or own is None or met is None else [(name, min(own, met))]
 
     def _promised_column(self, side: str) -> str | None:
-        """Return the time of a side in the output, where promises bound it."""
+        """Return the time column of a side in the output, if promises bound it."""
         return None if self._reaches[side][0] is None else self._output_name(side, self._times[side])
 
     def _interval_side(self, side: str) -> IntervalSide:
@@ -316,7 +317,7 @@ class IntervalJoin(HashJoin):
 
 
 def _merged(spans: Iterable[_Span]) -> list[_Span]:
-    """Return spans without those that overlap: what they cover together, in order."""
+    """Return spans that do not overlap and together cover the same times, in order."""
     found: list[_Span] = []
     for low, high in sorted(spans, key=lambda span: (span[0] is not None, span[0])):
         last = found[-1] if found else None
@@ -332,10 +333,10 @@ def _both(left: TableSchema, right: TableSchema) -> list[tuple[str, TableSchema]
 
 
 def check_reach(name: str, by: Any) -> None:
-    """Refuse a span of time that is too long to look as far in the other direction.
+    """Refuse a span of time that is too long to look equally far in the other direction.
 
     Raises:
-        SchemaError: it is.
+        SchemaError: it is too long.
     """
     if isinstance(by, timedelta) and by > LONGEST:
         raise SchemaError(f"{name} is {by!r}: at most {LONGEST.days:,} days, or None for any time")

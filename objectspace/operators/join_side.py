@@ -113,14 +113,14 @@ class JoinSide:
             del self._groups[known]
 
     def key_of(self, row: Row) -> Row | None:
-        """Return the join key of a row, ``None`` where a NULL in it matches nothing."""
+        """Return the join key of a row, or ``None`` if a NULL in it matches nothing."""
         for place in self._strict_places:
             if row[place] is None:
                 return None
         return tuple([row[place] for place in self._places])
 
     def known_of(self, rows: Sequence[Row]) -> list[Any]:
-        """Return what stands for the join key of each row in memory, ``None`` where a NULL in it matches nothing."""
+        """Return what stands for the join key of each row in memory, or ``None`` if a NULL in it matches nothing."""
         if self.is_simple:
             (place,) = self._places
             return [row[place] for row in rows]
@@ -133,7 +133,7 @@ class JoinSide:
             known: what stands for the keys.
             keys: the keys themselves.
 
-        Time: O(1) a key, or O(its rows) from the table.
+        Time: O(1) per key, or O(its rows) from the table.
         """
         if self._has_all():
             self._held = self._groups
@@ -154,7 +154,7 @@ class JoinSide:
     def settle(self) -> None:
         """Write what was noted, and let go of what was at hand.
 
-        Time: O(log n) a row. Dirties: one slot a row, and one a degree where degrees are kept.
+        Time: O(log n) per row. Dirties: one slot per row, and one a degree where degrees are kept.
         """
         self._rows.write_rows(self._pending)
         if self._degrees is not None:
@@ -175,7 +175,7 @@ class JoinSide:
     def apply(self, changes: Sequence[tuple[Op, Row]], known: Sequence[Any]) -> None:
         """Note changes of a side without degrees, with what stands for their join keys.
 
-        Time: O(1) a row. Dirties: one slot a row.
+        Time: O(1) per row. Dirties: one slot per row.
         """
         groups, slot_of, is_whole = self._groups, self._slot, self._has_all()
         for (op, row), one in zip(changes, known):
@@ -233,7 +233,7 @@ class JoinSide:
             self._degrees_pending.append((comes, entry))
 
     def _has_all(self) -> bool:
-        """Tell whether all rows are in memory: the table was empty when it was opened, and all keys fit since."""
+        """Return whether all rows are in memory: the table was empty when it was opened, and all keys fit since."""
         if self._is_whole is None:
             self._is_whole = next(self._rows.scan(), None) is None
         return self._is_whole

@@ -176,7 +176,7 @@ class _Made:
         return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
 
     def _is_promised(self) -> bool:
-        """Tell whether both sides have the promises that those of the join follow from."""
+        """Return whether both sides have the promises that those of the join follow from."""
         found = self.left.node.promised, self.right.node.promised
         if self.extras.within is None:
             return None not in found
@@ -252,7 +252,7 @@ def _watermarks(left: Stream, right: Stream) -> tuple[str | None, str | None]:
 
 
 def _may_be_null(schema: TableSchema) -> bool:
-    """Tell whether all columns of the stream key may be NULL in one row; also where there are none."""
+    """Return whether all columns of the stream key may be NULL in one row; also where there are none."""
     return all(schema.columns[place].nullable for place in schema.key_places)
 
 

@@ -55,7 +55,7 @@ def kept(
 
 
 def _is_exact(node: Node) -> bool:
-    """Tell whether the changes of a node fit each other whatever comes in: those of aggregations do, row by row."""
+    """Return whether the changes of a node fit each other whatever comes in: those of aggregations do, row by row."""
     while node.is_one_of(_ROW_BY_ROW):
         (node,) = node.inputs
     return node.is_one_of(("HashAgg", "SimpleAgg"))

@@ -1,4 +1,4 @@
-"""Materialize: keeps the newest row of each key in a table that anybody can read, and says what changed in it."""
+"""Materialize: keeps the newest row of each key in a table that anyone can read, and says what changed in it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CONFLICTS: tuple[Conflict, ...] = ("overwrite", "ignore", "update_if_newer", "up
 class Materialize(Operator):
     """The rows of a stream by their primary key, in a state table.
 
-    Its output is rebuilt from the rows that are really stored, chunk by chunk: whatever comes in, the output is a
-    consistent log with one change a key. With ``"check"`` the input must be consistent, and is the output.
+    Its output is rebuilt from what is really stored, chunk by chunk: whatever comes in, the output is a consistent log
+    with one change per key. With ``"check"`` the input must be consistent, and is passed on as the output.
 
     ================== ================================ =============== ==========================
     conflict           insert of a key that is there    delete          old row of an update
@@ -40,15 +40,15 @@ class Materialize(Operator):
 
     Args:
         schema: the schema of the input; its primary key is the key of the table.
-        conflict: what becomes of a row whose key is there already.
-        version_column: the column, or the columns, of which a row must not have less than the row that it replaces;
-            NULL is the least. Deletes ask for no version.
-        stream_key: the columns that identify a row downstream, where they are more than the primary key: an update that
+        conflict: what happens to a row whose key is already there.
+        version_column: the column, or the columns, in which a row must not have less than the row that it replaces;
+            NULL is the least. Deletes need no version.
+        stream_key: the columns that identify a row downstream, if they are more than the primary key: an update that
             changes one of them goes out as a delete and an insert.
-        hears_all: whether all changes of a source come to it, also those that cancel: then :meth:`missed` can tell
-            which rows it has missed.
-        trusts: whether the input is known to tell what becomes of the rows of the table, as an aggregation does of its
-            groups: then the table is written without being read, and the input is the output.
+        hears_all: whether it gets all changes of a source, even those that cancel each other: then :meth:`missed` can
+            tell which rows it has missed.
+        trusts: whether the input is known to tell exactly how the rows of the table change, as an aggregation does for
+            its groups: then the table is written without being read, and the input is the output.
 
     Raises:
         SchemaError: there is no such conflict handling or column, or ``update_if_newer`` has no version.
@@ -96,7 +96,7 @@ class Materialize(Operator):
 
     @property
     def table(self) -> StateTable:
-        """The table of the rows; there is none before :meth:`open`."""
+        """The table of the rows; it does not exist before :meth:`open`."""
         self._check_open()
         return self._tables["table"]
 
@@ -114,9 +114,9 @@ class Materialize(Operator):
 
         Raises:
             SchemaMismatchError: the chunk has other columns.
-            InconsistentOperationError: under ``"check"``, the chunk contradicts the table; nothing of it is applied.
+            InconsistentOperationError: with ``"check"``, the chunk contradicts the table; nothing of it is applied.
 
-        Time: O(rows · log n). Dirties: one slot a key that changes.
+        Time: O(rows · log n). Dirties: one slot per key that changes.
         """
         self._check_open()
         chunk = taken(self._input, chunk)
@@ -145,11 +145,11 @@ class Materialize(Operator):
         return after
 
     def missed(self, given: Chunk, net: Chunk) -> Chunk:
-        """Return what changes without an order say to the table where all those of a key cancel.
+        """Return what unordered changes mean for the table where all changes of a key cancel each other.
 
-        It may have another row of the key than they tell of, where no change was left out on the way. A row that comes
-        and goes takes that one with it, and one whose delete holds no more than the key comes after it. An update to
-        the same row sets it.
+        If no change was left out on the way, the table may have another row under the key than the changes tell of. A
+        row that comes and goes takes that one with it, and a row whose delete holds no more than the key comes after
+        the delete. An update to the same row sets it.
 
         Args:
             given: the changes.
@@ -170,7 +170,7 @@ class Materialize(Operator):
         return Chunk(given.schema, [op for op, _ in found], [row for _, row in found])
 
     def _set_anew(self, changes: list[Change], present: Row | None) -> list[Change]:
-        """Return what changes of one key that cancel make of the row that is there."""
+        """Return what changes of one key that cancel each other do to the row that is there."""
         last = max((row for _, row in changes), key=repr)
         if present is not None and any(self._input.alike(present, row) for _, row in changes):
             return []
@@ -180,7 +180,7 @@ class Materialize(Operator):
             return []
         beside = [value for place, value in enumerate(last) if place not in self._input.key_places]
         is_key_only = bool(beside) and all(value is None for value in beside)
-        # What was put together of several rows is like none of them, also where it goes and comes again.
+        # A row that was put together from several rows is like none of them, even if it goes and comes again.
         is_put_again = is_key_only or self.conflict == "update_if_not_null"
         return [("-", last), ("+", last)] if is_put_again else [("-", last)]
 
@@ -189,14 +189,14 @@ class Materialize(Operator):
         return column if self._keeps(column) else None
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise about a key column on: of another one, a row may take the place of an earlier one."""
+        """Pass on a promise about a key column; with other columns a row may replace an earlier one."""
         return [(column, value)] if self._keeps(column) else []
 
     def _keeps(self, column: str | None) -> bool:
         return any(column == name for name, _ in self._input.primary_key)
 
     def get_row(self, key: Sequence[Any]) -> Row | None:
-        """Return the row of a key, ``None`` where there is none. Time: O(log n)."""
+        """Return the row of a key, or ``None`` if there is none. Time: O(log n)."""
         return self.table.get_row(key)
 
     def scan(self, prefix: Sequence[Any] = (), **bounds: Any) -> Iterator[Row]:
@@ -204,7 +204,7 @@ class Materialize(Operator):
         return self.table.scan(prefix, **bounds)
 
     def _resolved(self, op: Op, present: Row | None, row: Row) -> Row | None:
-        """Return what a change makes of the row that is there."""
+        """Return the row that a change leaves in place of the row that is there."""
         if op == "-":
             return None
         if op == "U-":
@@ -222,7 +222,7 @@ class Materialize(Operator):
         return [(value is not None, None if value is None else rank(value)) for value, rank in found]
 
     def _apply(self, before: dict[Any, Row | None], after: dict[Any, Row | None]) -> list[Chunk]:
-        """Write what is other than it was, and return the changes."""
+        """Write what has changed, and return the changes."""
         alike = self._input.alike
         pairs = [
             (old, new)
@@ -242,5 +242,5 @@ class Materialize(Operator):
         return [Chunk(self._output, ops, rows)] if ops else []
 
     def _is_same(self, old: Row, new: Row) -> bool:
-        """Tell whether two rows of one primary key are the same row downstream."""
+        """Return whether two rows with one primary key are the same row downstream."""
         return not self._is_wider or self._output.same_key(old, new)

@@ -1,9 +1,9 @@
 """The plan of a pipeline: its operators in order, the tables they keep, and what makes two of them the same.
 
-A plan is a graph: a stream that is used twice is one node with two readers. Tables are numbered by one walk over it,
-from the results, an operator before its inputs, each operator once. The numbers serve to talk about the tables; what is
-stored is the *name* of the operator and the role of the table. A name is given by the user, or made of the names of the
-sources and operators above; a stored operator keeps the name that it was stored under.
+A plan is a graph: a stream that is used twice is one node with two readers. One walk numbers the tables, starting from
+the results, an operator before its inputs, each operator once. The numbers only serve to talk about the tables; what is
+stored is the *name* of the operator and the role of the table. A name is given by the user, or made from the names of
+the sources and operators that the operator reads from; a stored operator keeps the name that it was stored under.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ class Node:
 
     Args:
         label: what kind it is: ``HashAgg``, ``Source``.
-        structure: what it does, as text; two operators with equal text and equal inputs do the same.
+        structure: what it does, as text; two operators with equal texts and equal inputs do the same.
         schema: the schema of its output.
-        inputs: where its sides read from, from left to right.
+        inputs: the nodes that its sides read from, from left to right.
         sides: the names of its sides.
-        make: makes the operator; a source has none.
-        keys: for each side the columns whose equal values must meet in one place; ``()`` where all rows must, and
-            ``None`` where it does not matter. An engine with shards routes by them.
+        make: a function that makes the operator; a source has none.
+        keys: for each side the columns whose equal values must meet in one place; ``()`` if all rows must, and ``None``
+            if it does not matter. An engine with shards routes by them.
         tables: the role and schema of each table it keeps.
         append_only: whether its output has no retractions.
         name: the name that the user gave it.
-        takes_order: whether of several rows of one key the later one means something else to it.
+        takes_order: whether the order of several rows with one key matters to it.
         as_it_comes: whether its rows stay in the order in which they come.
-        is_own: whether a user has written it: then its label says nothing, whatever it is.
-        is_numbered: whether it is a source without a key, whose last column, not among its own, numbers the rows.
-        is_promised: whether promises come for the watermark column of its schema; that alone makes none.
-        rules: what it computes by that earlier versions had otherwise.
+        is_own: whether a user has written it: then its label means nothing, whatever it is.
+        is_numbered: whether it is a source without a key, whose rows are numbered in an added last column.
+        is_promised: whether promises come for the watermark column of its schema; having such a column does not imply
+            it.
+        rules: the rules by which it computes that were different in earlier versions.
     """
 
     label: str
@@ -64,7 +65,7 @@ class Node:
 
     @property
     def promised(self) -> str | None:
-        """The column that promises come for, ``None`` where none do."""
+        """The column that promises come for, or ``None`` if none do."""
         return self.schema.watermark_column if self.is_promised else None
 
     @property
@@ -74,22 +75,22 @@ class Node:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of what it does to its inputs, and of what they are; equal where state can be used again."""
+        """A digest of what it does to its inputs, and of what they are; if it is equal, state can be used again."""
         return _digest(repr(self._shape()))
 
     @cached_property
     def outline(self) -> str:
-        """A digest of its kind, columns and structure and of what it reads, whatever the functions of the user do.
+        """A digest of its kind, columns and structure and of what it reads, whatever the user's functions do.
 
-        Unlike a fingerprint it is the same in every process, also where a function closes over what has another text in
-        each, as an object whose text shows a set.
+        Unlike a fingerprint it is the same in every process, even if a function closes over something whose text
+        differs between processes, such as an object whose text shows a set.
         """
         given = None if self.inputs else self.name
         shape = self.label, given, without_functions(self.structure), str(self.schema)
         return _digest(repr((*shape, [one.outline for one in self.inputs])))
 
     def is_one_of(self, labels: Container[str]) -> bool:
-        """Tell whether it is one of these operators of the library, not one of a user that is called so."""
+        """Return whether it is one of these operators of the library, not a user's operator of that name."""
         return not self.is_own and self.label in labels
 
     def describe(self) -> str:
@@ -97,7 +98,7 @@ class Node:
         return f"{self.label}({self.structure})" if self.structure else self.label
 
     def origins(self) -> Iterator[Node]:
-        """Yield what its rows come from: the sources and what keeps state, through what keeps none."""
+        """Yield the sources and stateful operators that its rows come from, looking through operators without state."""
         for one in self.inputs:
             if one.inputs and not one.is_stateful:
                 yield from one.origins()
@@ -105,7 +106,7 @@ class Node:
                 yield one
 
     def reads(self) -> list[str]:
-        """Return in words what its rows come through: the sources and what keeps no state, up to what keeps some."""
+        """Describe what its rows come through: stateless operators, up to and including sources and stateful ones."""
         found: list[str] = []
         for one in self.inputs:
             if one.inputs and not one.is_stateful:
@@ -116,7 +117,7 @@ class Node:
         return found
 
     def rules_of_all(self) -> list[str]:
-        """Return the rules that it and all that it reads from compute by, which earlier versions had otherwise."""
+        """Return the rules, different in earlier versions, by which it and all that it reads from compute."""
         return sorted({*self.rules, *(rule for one in self.inputs for rule in one.rules_of_all())})
 
     def _shape(self) -> tuple[Any, ...]:
@@ -135,11 +136,11 @@ class Plan:
     """The operators that some results need.
 
     Args:
-        roots: the operators whose output is a result, in the order in which they were asked for.
-        stored: names of operators that are stored already, by the fingerprints they were stored with.
+        roots: the operators whose output is a result, in the order in which they were requested.
+        stored: the names of operators that are already stored, by the fingerprints they were stored with.
 
     Raises:
-        SchemaError: two operators were given one name.
+        SchemaError: two operators were given the same name.
     """
 
     def __init__(self, roots: Sequence[Node], stored: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -155,23 +156,23 @@ class Plan:
 
     @cached_property
     def at_work(self) -> list[Node]:
-        """The operators as they work in one process, inputs before readers.
+        """The operators as they run in one process, inputs before readers.
 
-        What takes order has sources of its own, which give their rows as they come. So what another operator gets does
-        not depend on which results there are beside it, and is the same when a result is added or dropped.
+        An operator to which order matters has sources of its own, which give their rows as they come. So what another
+        operator gets does not depend on the other results, and stays the same when a result is added or dropped.
         """
         return list(_ordered(self.roots, self.inputs_at_work))
 
     def inputs_at_work(self, node: Node) -> tuple[Node, ...]:
-        """Return where the sides of an operator read from in one process."""
+        """Return the nodes that the sides of an operator read from in one process."""
         return tuple(map(self._as_it_comes, node.inputs)) if node.takes_order else node.inputs
 
     def entrances(self, source: Node) -> list[Node]:
-        """Return what gives the rows of a source in one process: itself, one that gives them as they come, or both."""
+        """Return the nodes that give a source's rows in one process: it, one that gives them as they come, or both."""
         return [node for node in self.at_work if node in (source, self._as_they_come.get(source))]
 
     def _as_it_comes(self, node: Node) -> Node:
-        """Return a node of its own for what has the rows of sources as they come: up to what keeps state."""
+        """Return a separate node for an operator that gets source rows as they come; one with state stays itself."""
         if node.is_stateful:
             return node
         if node not in self._as_they_come:
@@ -181,7 +182,7 @@ class Plan:
         return self._as_they_come[node]
 
     def readers(self, node: Node) -> Iterator[tuple[Node, str]]:
-        """Yield each operator that reads from one, with the side that does; one that reads twice comes twice."""
+        """Yield each operator that reads from a node, with the side that does; one that reads twice comes twice."""
         for reader in self.nodes:
             for side, source in zip(reader.sides, reader.inputs):
                 if source is node:
@@ -281,18 +282,18 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
 
 
 LONGEST_PATH = 400
-"""How many characters of a path the name of an operator has before it is shortened."""
+"""The number of characters beyond which the path in an operator's name is shortened."""
 
 
 def _path(node: Node, names: Mapping[Node, str]) -> str:
-    """Return the path of an operator: stateless ones count only where there is nothing else."""
+    """Return the path of an operator: stateless operators count only if there is nothing else."""
     while not node.is_stateful and len(node.inputs) == 1:
         node = node.inputs[0]
     return names[node]
 
 
 def _bounded(path: str) -> str:
-    """Return a path that does not grow for ever: each round of joining a stream with itself would double it."""
+    """Return a path of limited length: each join of a stream with itself would double it."""
     if len(path) <= LONGEST_PATH:
         return path
     digest = hashlib.sha256(path.encode()).hexdigest()[:16]

@@ -156,7 +156,7 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
 
 
 def _may_round(kind: DataType, other: DataType | None, literal: Any) -> bool:
-    """Tell whether an int64 is compared with a double that may stand for other whole numbers too."""
+    """Return whether an int64 is compared with a double that may stand for other whole numbers too."""
     if not are_doubles(kind, other) or all(one is None or one.kind != "int64" for one in (kind, other)):
         return False
     numbers = literal if isinstance(literal, Collection) else [literal]

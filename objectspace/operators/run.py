@@ -1,4 +1,4 @@
-"""Running a pipeline in one process: an epoch for each batch, exactly once, on from where the last run ended."""
+"""Running a pipeline in one process: one epoch per batch, exactly once, continuing where the last run ended."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ Row = tuple[Any, ...]
 class LocalRun:
     """A pipeline on a store, in this process.
 
-    After a rollback of its space, and when another run has been at work on it, it opens its operators anew, before it
-    reads or writes anything: what it feeds is compared with what the space holds then. So runs may take turns on a
-    space, and each goes on after the last batch of all of them.
+    After a rollback of its space, or if another run has been at work on it, the run opens its operators again before it
+    reads or writes anything: its pipeline is compared with what the space holds by then. So runs may take turns on a
+    space, and each continues after the last batch of all of them.
 
     Args:
         pipeline: the pipeline.
         store: a store, the path of one, or a space on one; a store in memory by default.
-        drop_changed: whether state that the pipeline has no use for is dropped when it is opened, and again after a
-            rollback to before that; without it such a pipeline is refused.
+        drop_changed: whether state that the pipeline has no use for is dropped when the run is opened, and again after
+            a rollback to before that; otherwise such a pipeline is refused.
         keep_changes: whether the changes of the results are kept for :meth:`changes`.
 
     Raises:
-        PipelineChangedError: the store holds the state of another pipeline; it says what differs.
+        PipelineChangedError: the store holds the state of another pipeline; the error says what differs.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LocalRun:
         self._replayed, self._is_rolled_back = 0, False
         self._turns, self._me = turns_on(self.space), object()
         self._seen: object = None
-        self._epochs = 0  # As Turns counts them, until another run makes one.
+        self._epochs = 0  # The count of Turns, as long as no other run makes an epoch.
         self._gone: dict[str, str] | None = None
         self._dropped_in: int | None = None
         try:
@@ -86,16 +86,15 @@ class LocalRun:
 
     @property
     def epoch(self) -> int:
-        """The last epoch: the same as the position, and one more for each time that the pipeline was changed."""
+        """The last epoch: the same as the position, plus one for each time that the pipeline was changed."""
         return self.space.store.next_epoch() - 1
 
     @property
     def is_behind(self) -> bool:
-        """Whether operators are new to the store, and must be fed what came before.
+        """Whether operators are new to the store and must be fed what came before.
 
         Raises:
-            PipelineChangedError: the space was rolled back to the state of another pipeline, or another run has made it
-                that.
+            PipelineChangedError: a rollback or another run has left the state of another pipeline in the space.
         """
         if not self._must_open():
             return bool(self._new)
@@ -114,14 +113,14 @@ class LocalRun:
 
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
-            PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
-                to the state of another pipeline, or another run has made it that.
-            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
-                what makes the rows had a run go on, or rolled the space back; or the space cannot be saved, as while
-                another save is in flight: nothing has changed then.
+            PipelineChangedError: operators are new and have not been fed what came before, or a rollback or another run
+                has left the state of another pipeline in the space.
+            CheckpointProtocolError: another run is feeding new operators, or a run is in the middle of an epoch; or
+                what makes the rows continued a run or rolled the space back; or the space cannot be saved, for example
+                while another save is in flight. Nothing has changed then.
 
-        Where anything fails while the batch is processed, the space goes back to its last checkpoint. Where that fails,
-        or is interrupted, nothing can be saved before ``space.rollback()`` has come to its end.
+        If anything fails while the batch is processed, the space goes back to its last checkpoint. If that fails or is
+        interrupted, nothing can be saved until ``space.rollback()`` has completed.
 
         Time: O(changes). Dirties: what the changes change.
         """
@@ -132,16 +131,16 @@ class LocalRun:
 
     @collecting_seldom()
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
-        """Feed a batch that is in the state already to the operators that are new, and to no other.
+        """Feed a batch that is already in the state to the operators that are new, and to no others.
 
-        Until :meth:`finish_replay` the space refuses to be saved. Where anything fails while the batch is processed,
-        the space goes back to its last checkpoint, and the next replay is that of batch 1.
+        Until :meth:`finish_replay` the space refuses to be saved. If anything fails while the batch is processed, the
+        space goes back to its last checkpoint, and the next replay must be that of batch 1.
 
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
             EpochError: it is not the next batch, or no operator is new.
-            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
-                what makes the rows had a run go on, or rolled the space back.
+            CheckpointProtocolError: another run is feeding new operators, or a run is in the middle of an epoch; or
+                what makes the rows continued a run or rolled the space back.
         """
         self._begin()
         shadow = self._required_shadow(number)
@@ -155,7 +154,7 @@ class LocalRun:
             self._feed(shadow, chunks)
             for node in self.plan.at_work:
                 shadow.barrier(epoch if node in self._new else number, [node])
-            # What is new goes through all its batches in one epoch, which its tables seal again with each of them.
+            # New operators go through all their batches in one epoch, which their tables seal again with each batch.
             registry_of(self.space).reopen(names)
             self._replayed = number
 
@@ -186,7 +185,7 @@ class LocalRun:
             self._run_epoch({}, self.position)
 
     def finish_dropping(self) -> None:
-        """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so.
+        """Make durable that state was dropped, as an epoch of its own, unless another epoch has done so already.
 
         Raises:
             PipelineChangedError: operators are new and have not been fed what came before.
@@ -205,10 +204,10 @@ class LocalRun:
 
         Raises:
             SchemaError: nothing is materialised under the name.
-            PipelineChangedError: it is new and has not been fed what came before, or the space was rolled back to the
-                state of another pipeline, or another run has made it that.
-            CheckpointProtocolError: operators are new that were not opened yet since a rollback, while another run
-                feeds such or is in the midst of an epoch.
+            PipelineChangedError: it is new and has not been fed what came before, or a rollback or another run has left
+                the state of another pipeline in the space.
+            CheckpointProtocolError: since a rollback there are new operators that were not opened yet, while another
+                run is feeding new operators or is in the middle of an epoch.
         """
         self._settle(is_reading=True)
         self._require_fed(self._all_new() & {self.pipeline.materialized(name)})
@@ -229,13 +228,13 @@ class LocalRun:
         return self.plan.explain()
 
     def close(self) -> None:
-        """Close the space, where this run opened it. May be done twice.
+        """Close the space, if this run opened it. May be called twice.
 
-        Where operators are new and were not fed all that came before, by this run or another one, the space goes back
-        to its last checkpoint; not while another run feeds such.
+        If new operators have not been fed all that came before, by this run or another one, the space goes back to its
+        last checkpoint; but not while another run is feeding new operators.
 
         Raises:
-            CheckpointProtocolError: a run is in the midst of an epoch.
+            CheckpointProtocolError: a run is in the middle of an epoch.
         """
         if self._owned:
             self._turns.refuse_in_epoch("no run can be closed")
@@ -252,28 +251,28 @@ class LocalRun:
         self.close()
 
     def _forget(self) -> None:
-        """Drop what is in memory of epochs that are no more: the space was rolled back."""
+        """Drop what is in memory of epochs that no longer exist, because the space was rolled back."""
         self._is_rolled_back, self._dropped_in = True, None
         self.receipts = [receipt for receipt in self.receipts if receipt.epoch <= self.epoch]
         for name, changes in self._changes.items():
             self._changes[name] = [change for change in changes if change[0] <= self.epoch]
 
     def _begin(self) -> None:
-        """Get ready to change the space, which nobody may do while another run feeds operators that are new."""
+        """Prepare to change the space, which nobody may do while another run is feeding new operators."""
         self._turns.refuse_in_epoch("no run can change the space")
         self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
         self._require_savable()
         self._settle()
 
     def _require_savable(self) -> None:
-        """Have what would refuse the save of an epoch do so before it begins: a rollback drops what is not saved."""
-        if not self._turns.is_feeding:  # While one does, nothing is saved.
+        """Let anything that would refuse to save the epoch refuse it now: a rollback drops what is not saved."""
+        if not self._turns.is_feeding:  # While a run is feeding, nothing is saved.
             self.space.check_save()
 
     def _settle(self, *, is_reading: bool = False) -> None:
-        """Open the operators anew where the space may hold the state of another pipeline, or a later one.
+        """Open the operators again if the space may hold the state of another pipeline, or a later state.
 
-        Who only reads drops nothing for that.
+        A run that only reads drops nothing for that.
         """
         if not self._must_open():
             return
@@ -293,33 +292,33 @@ class LocalRun:
         self._is_rolled_back = False
 
     def _must_open(self) -> bool:
-        """Tell whether there was a rollback, or another run has made an epoch durable, or dropped or added state."""
+        """Return whether there was a rollback, or another run has made an epoch durable, or dropped or added state."""
         if self._is_rolled_back or self._turns.last != self._seen:
             return True
         return catalogue.compare(self.space, self.plan) != Difference(self._new, ())
 
     def _may_drop_again(self) -> bool:
-        """Tell whether a rollback has brought back what is there, which no other run can have added."""
+        """Return whether what is there was brought back by a rollback, and cannot have been added by another run."""
         return self._is_rolled_back and self._turns.epochs == self._epochs
 
     def _is_half_done(self) -> bool:
-        """Tell whether the space holds a part of what this run has yet to feed, and of no other run."""
+        """Return whether the space holds a part of what this run, and no other, has yet to feed."""
         if not self._new or self._is_rolled_back:
             return False
         is_unfed = not set(self._new).isdisjoint(catalogue.compare(self.space, self.plan).new)
         return self._turns.is_feeder(self._me) or (is_unfed and not self._turns.is_feeding)
 
     def _go_back(self) -> None:
-        """Have the space go back to its last checkpoint, as anything has failed.
+        """Take the space back to its last checkpoint after a failure.
 
-        Operators hold rows in memory: only new ones are sure to be at the last checkpoint.
+        Operators hold rows in memory: only operators opened again are certain to be at the last checkpoint.
         """
         self._turns.fail()
-        self._is_rolled_back = True  # Also where that fails: then they are not opened on what is half done.
+        self._is_rolled_back = True  # Even if that fails: then they are not opened on what is half done.
         self.space.rollback()
 
     def _required_shadow(self, number: int) -> Graph:
-        """Return what feeds the operators that are new, for the batch that comes next."""
+        """Return the graph that feeds the new operators, for the batch that comes next."""
         if self._shadow is None:
             raise EpochError(
                 f"batch {number} is replayed, but no operator is new: give what comes after batch {self.position} to"
@@ -340,7 +339,7 @@ class LocalRun:
             )
 
     def _compared(self, *, may_drop: bool) -> tuple[Plan, Difference]:
-        """Return the plan for what is stored, and how it differs; after the first time only what went then may go."""
+        """Return the plan for what is stored, and how it differs; later on only what went at first may be dropped."""
         plan = self.pipeline.plan(catalogue.stored_names(self.space))
         difference = catalogue.compare(self.space, plan)
         gone = catalogue.fingerprints(self.space, difference.gone)
@@ -352,7 +351,7 @@ class LocalRun:
         return plan, difference
 
     def _open(self, plan: Plan, difference: Difference) -> Graph:
-        """Open the operators on what is stored, without what is gone."""
+        """Open the operators on what is stored, and drop what is gone."""
         catalogue.require_accounted(self.space, plan, difference, POSITION)
         if self.position:
             catalogue.require_whole(self.space, plan, difference)
@@ -381,12 +380,12 @@ class LocalRun:
         return found
 
     def _made_shadow(self, operators: Mapping[Node, Operator]) -> Graph:
-        """Return a graph in which what is stored runs once more, in memory, to feed what is new."""
+        """Return a graph in which stored operators run once more, in memory, to feed the new ones."""
         old = self._opened(VolatileObjectSpace(), [node for node in self.plan.at_work if node not in self._new])
         return Graph(self.plan, {**operators, **old})
 
     def _all_new(self) -> set[Node]:
-        """Return the nodes that are new to the store, and those that read from one that is."""
+        """Return the nodes that are new to the store, and those that read from such a node."""
         found = set(self._new)
         for node in self.plan.nodes:  # Inputs come before readers.
             if not found.isdisjoint(node.inputs):
@@ -397,9 +396,9 @@ class LocalRun:
         return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)
 
     def _next_epoch(self) -> int:
-        """Return the epoch that comes next: where a table has sealed a later one that is not durable, it is that.
+        """Return the next epoch: if a table has sealed a later one that is not durable, it is that one.
 
-        The tables of the operators can seal it once more, as after a checkpoint that failed: none has anything in it.
+        The operators' tables can seal it once more, as after a failed checkpoint: none of them has anything in it.
         """
         registry = registry_of(self.space)
         epoch = max(self.space.store.next_epoch(), registry.sealed_epoch())
@@ -421,7 +420,7 @@ class LocalRun:
         return receipt
 
     def _read(self, batch: Mapping[str, Any], number: int) -> dict[Node, Chunk]:
-        """Return what a batch brings: a generator of rows may run any code, though none that moves the space.
+        """Return what a batch brings: a generator of rows may run any code except code that moves the space.
 
         Raises:
             CheckpointProtocolError: it did.
@@ -437,13 +436,13 @@ class LocalRun:
         return chunks
 
     def _state(self) -> tuple[object, ...]:
-        """Return what tells whether a run has gone on, or the space was rolled back."""
+        """Return a value that differs once a run has continued, or the space was rolled back."""
         return self._turns.last, self._turns.is_feeding, self._replayed, self._is_rolled_back
 
     def _processed(self, chunks: Mapping[Node, Chunk], number: int, epoch: int) -> dict[str, Chunk | None]:
-        """Take a batch to where it can be saved, and return what it changes in the results."""
+        """Process a batch up to where it can be saved, and return what it changes in the results."""
         for node, operator in self._graph.operators.items():
-            if node not in self._unsure:  # They go on with the numbers that they have begun with.
+            if node not in self._unsure:  # Those continue with the numbers that they began with.
                 operator.begin_batch(number)
         self._feed(self._graph, chunks)
         self._graph.barrier(epoch, self.plan.at_work)
@@ -474,8 +473,8 @@ class LocalRun:
 class _AllOrNothing:
     """A ``with`` block after whose failure the space of a run goes back to its last checkpoint.
 
-    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
-    the interruption any more, and would drop what was done until then.
+    This is a class because a generator would not do: if Ctrl-C keeps it from hearing that its block was left, it is
+    closed when the interruption is no longer held by anyone, and would drop what was done until then.
     """
 
     def __init__(self, run: LocalRun) -> None:
@@ -499,22 +498,23 @@ def run_local(
 ) -> LocalRun:
     """Run a pipeline in this process: each batch is an epoch, and each epoch a checkpoint.
 
-    Batches are counted from 1. Those that are in the state of the store already are passed over, so a run that is
-    started again with the same batches goes on after the last one that is durable. All rows of a batch are processed
-    before its barrier travels, so several inputs are aligned.
+    Batches are counted from 1. Those that are already in the state of the store are skipped, so a run that is started
+    again with the same batches continues after the last durable one. All rows of a batch are processed before its
+    barrier travels, so several inputs are aligned.
 
-    Where operators are new to a store that has batches, they are fed those batches once more; they become durable as
-    an epoch of its own. That state was dropped becomes durable in the same way, where no batch comes after it.
+    Operators that are new to a store that has batches are fed those batches once more, and become durable as an epoch
+    of their own. The dropping of state becomes durable in the same way, if no batch follows.
 
     Args:
         pipeline: the pipeline.
-        batches: for each epoch the rows of each source by its name: see :func:`objectspace.operators.inputs.chunks_of`.
+        batches: for each epoch, the rows of each source by its name: see
+            :func:`objectspace.operators.inputs.chunks_of`.
         store: a store, the path of one, or a space on one; a store in memory by default.
-        drop_changed: whether state of operators that changed or are gone is dropped.
+        drop_changed: whether the state of operators that changed or are gone is dropped.
         keep_changes: whether the changes of the results are kept.
 
     Returns:
-        the run: its results, and :meth:`LocalRun.step` for more batches.
+        the run, with its results, and :meth:`LocalRun.step` for more batches.
 
     Raises:
         PipelineChangedError: the store holds state that does not fit the pipeline.
@@ -552,7 +552,7 @@ def _space_on(store: Any) -> tuple[PersistedObjectSpace, bool]:
 
 
 def _together(chunks: list[Chunk]) -> Chunk | None:
-    """Return the changes of an epoch as one chunk of net changes; ``None`` where there are none."""
+    """Return the changes of an epoch as one chunk of net changes, or ``None`` if there are none."""
     if not chunks:
         return None
     net = compacted(chunks)

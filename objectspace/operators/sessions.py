@@ -1,4 +1,4 @@
-"""SessionWindow: rows that follow each other closely in time are one session."""
+"""SessionWindow: rows that follow each other closely in time form one session."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
 CACHE_GROUPS = 10_000
-"""Of how many groups the last row is kept in memory."""
+"""The number of groups whose last row is kept in memory."""
 
 MOST_PASSED = 16
-"""How many stored rows that stay as they are a walk passes before it looks for its next place instead."""
+"""How many unchanged stored rows a walk passes before it seeks its next place instead."""
 
 Move = tuple[Row | None, Row | None]
-"""A row as it was and as it is, ``None`` where there is none."""
+"""A row as it was and as it is, or ``None`` if there is none."""
 
 
 class SessionWindow(Operator):
-    """Gives each row with the start of its session.
+    """Adds to each row the start of its session.
 
-    A row belongs to the session of the row before it, of the same group, where it comes less than ``gap`` after it;
-    otherwise it begins a session, whose start is its time. A row without a time is in none, and is left out. The end of
-    a session is no column: it changes with every row, so take the greatest time of the session, and add the gap.
+    A row belongs to the session of the row before it in its group if it comes less than ``gap`` after that row;
+    otherwise it begins a session, whose start is its time. A row without a time is in no session, and is left out. The
+    end of a session is not a column, because it changes with every row: take the greatest time of the session, and add
+    the gap.
 
     State: the rows with their sessions, ordered by group, time and stream key. An event dirties the slot of its row;
-    one that joins two sessions, parts one, or comes before the first row of one, also those of the rows that change
-    theirs.
+    one that joins two sessions, splits one, or comes before the first row of one also dirties the slots of the rows
+    whose session changes.
 
     Args:
         schema: the schema of the input.
-        time_column: the name of the column of the time: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
-        gap: how long after its last row a session is open.
-        by: the columns whose equal values make a group; by none, all rows are one.
+        time_column: the name of the time column: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
+        gap: how long a session stays open after its last row.
+        by: the columns whose equal values make a group; without any, all rows are one group.
         start: the name of the new column.
 
     Raises:
@@ -82,7 +83,7 @@ class SessionWindow(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the output: that of the input, and the start of the session."""
+        """The schema of the output: that of the input, plus the start of the session."""
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -96,14 +97,14 @@ class SessionWindow(Operator):
         self._forget()
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Return the changes with their sessions, and those of rows whose session changes.
+        """Return the changes with their sessions, and the changes of rows whose session changes.
 
         Raises:
             SchemaMismatchError: the chunk has other columns.
-            InconsistentOperationError: a row goes that is not there; nothing was changed.
+            InconsistentOperationError: a row that is not there is deleted; nothing was changed.
 
-        Time: O(log n) a row, O(1) where it is the last one of its group, and O(rows behind it in its session) where
-        that session changes. The rows of a chunk that are near each other in a group are found by one scan.
+        Time: O(log n) per row, O(1) if it is the last one of its group, and O(rows after it in its session) if that
+        session changes. The rows of a chunk that are near each other in a group are found by one scan.
         """
         self._check_open()
         changes = [change for change in net_changes(taken(self.input, chunk)) if change[1][self._place] is not None]
@@ -116,7 +117,7 @@ class SessionWindow(Operator):
         return self._given(moves)
 
     def _by_group(self, changes: list[Change]) -> dict[bytes, list[_Place]]:
-        """Return for each group the places that change in it, in the order of the table."""
+        """Return the places that change in each group, in the order of the table."""
         rows = [row for _, row in changes]
         found: dict[bytes, _Place] = {}
         for key, (op, row) in zip(self._kept.encode_keys(rows), changes):
@@ -135,7 +136,7 @@ class SessionWindow(Operator):
         return groups
 
     def _moves(self, group: bytes, places: list[_Place]) -> Iterator[Move]:
-        """Yield what becomes of the rows of a group: of those that change, and of those that another session takes."""
+        """Yield the moves of a group's rows: of those that change, and of those that another session takes over."""
         walk = _Walk(self._table, self._place, self._gap, len(self.by))
         self._seek(walk, group, places[0])
         for place in places:
@@ -150,7 +151,7 @@ class SessionWindow(Operator):
             self._note_last(group, walk.before)
 
     def _moves_before(self, walk: _Walk, group: bytes, place: _Place) -> Iterator[Move]:
-        """Walk to a place, and yield the rows on the way that another session takes."""
+        """Walk to a place, and yield the rows on the way that another session takes over."""
         passed = 0
         while walk.ahead is not None and walk.ahead_key < place.key:
             move = walk.step()
@@ -161,7 +162,7 @@ class SessionWindow(Operator):
                 self._seek(walk, group, place)
 
     def _seek(self, walk: _Walk, group: bytes, place: _Place) -> None:
-        """Put a walk before a place; the rows before it are to stay as they are."""
+        """Position a walk before a place; the rows before it stay as they are."""
         if group not in self._last:
             self._note_last(group, walk.last_of(place.row))
         last = self._last.get(group)
@@ -171,12 +172,12 @@ class SessionWindow(Operator):
             walk.begin_at(place.row)
 
     def _check_there(self, gone: Row, stored: Row | None) -> None:
-        """Refuse a row to delete that is not there."""
+        """Refuse the deletion of a row that is not there."""
         if stored is None or not self.input.equal(stored[:-1], gone):
             raise _not_there(gone, "nothing" if stored is None else f"{stored[:-1]!r:.200}")
 
     def _note_last(self, group: bytes, row: Row | None) -> None:
-        """Note the last row of a group: rows that come in the order of time need not be looked for."""
+        """Note the last row of a group, so rows that come in the order of time need no search."""
         self._last.pop(group, None)
         if row is not None:
             self._last[group] = self._kept.key_encoder.encode(self._kept.key_of(row)), row
@@ -190,7 +191,7 @@ class SessionWindow(Operator):
         self._last.clear()
 
     def _given(self, moves: list[Move]) -> list[Chunk]:
-        """Return the changes of the output: of each stream key what was there before the chunk, and what is now."""
+        """Return the output changes: for each stream key what was there before the chunk, and what is there now."""
         touched: dict[bytes, list[Row | None]] = {}
         keys = self._output.encode_keys([new or old for old, new in moves])  # type: ignore[misc]
         for key, (old, new) in zip(keys, moves):
@@ -202,7 +203,7 @@ class SessionWindow(Operator):
 
 
 class _Place:
-    """What a chunk says of one key of the table: the row that goes, and the one that comes."""
+    """What a chunk says about one key of the table: the row that goes, and the row that comes."""
 
     __slots__ = ("gone", "key", "new", "row")
 
@@ -217,8 +218,8 @@ class _Walk:
 
     Args:
         table: the rows with their sessions; it is not written until the walk is over.
-        place: where a row has its time.
-        gap: how long after its last row a session is open.
+        place: the position of the time in a row.
+        gap: how long a session stays open after its last row.
         width: how many columns make a group.
     """
 
@@ -235,7 +236,7 @@ class _Walk:
         return next(self._table.scan(prefix=self._key_of((*row, None))[: self._width], reverse=True), None)
 
     def begin_behind(self, last: Row | None) -> None:
-        """Begin behind the last row of the group."""
+        """Begin after the last row of the group."""
         self.before, self._rows = last, iter(())
         self._read()
 
@@ -248,7 +249,7 @@ class _Walk:
         self._read()
 
     def take(self, key: bytes) -> Row | None:
-        """Take the stored row of a key out of the sessions, where it is the next one."""
+        """Take the stored row of a key out of the sessions, if it is the next one."""
         if self.ahead is None or self.ahead_key != key:
             return None
         stored = self.ahead
@@ -256,12 +257,12 @@ class _Walk:
         return stored
 
     def put(self, row: Row) -> Row:
-        """Return a row that comes next, with its session."""
+        """Place a row next, and return it with its session."""
         self.before = (*row, self._start(row))
         return self.before
 
     def step(self) -> Move | None:
-        """Pass the next stored row; return it as it was and as it is, where another session takes it."""
+        """Pass the next stored row; return it as it was and as it is, if another session takes it over."""
         stored = self.ahead
         assert stored is not None
         start = self._start(stored)
@@ -273,7 +274,7 @@ class _Walk:
         return stored, self.before
 
     def moves_behind(self) -> Iterator[Move]:
-        """Pass stored rows as long as another session takes them, and yield them as they were and as they are."""
+        """Pass stored rows as long as another session takes them over, and yield them as they were and as they are."""
         while self.ahead is not None and (move := self.step()) is not None:
             yield move
 

@@ -12,16 +12,17 @@ from objectspace.relational import Chunk, TableSchema
 
 
 class SimpleAgg(Aggregation):
-    """Aggregates over all rows, in one row that is always there.
+    """Aggregates all rows into one row that is always there.
 
-    It gives the row at its first barrier, even over nothing, and pairs from then on; not again after recovery.
+    It returns the row at its first barrier, even over no rows, and pairs from then on; it does not return it again
+    after recovery.
 
     Args:
         schema: the schema of the input; its primary key is the stream key.
         calls: the calls.
         append_only: whether the input has no retractions: extremes and sketches then need one value.
-        extreme_cache: how many rows each call in order keeps in memory; any number gives the same answers.
-        must_output: whether each barrier gives a pair, also where nothing changed.
+        extreme_cache: how many rows each ordered call keeps in memory; any number gives the same answers.
+        must_output: whether each barrier returns a pair, even if nothing changed.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.relational import Column

@@ -77,7 +77,7 @@ def rank(value: Any) -> Any:
 
 
 def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | None:
-    """Return what makes values of two types comparable as in SQL; None where they are as they come.
+    """Return what makes values of two types comparable as in SQL, or ``None`` if they are as they come.
 
     A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Lists
     and structs are compared as keys are: value by value, and NULL in them is equal to itself and comes last.
@@ -96,7 +96,7 @@ def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | 
 
 
 def are_doubles(a: DataType | None, b: DataType | None) -> bool:
-    """Tell whether values of two types are compared as doubles: a decimal or an int64 beside a double is."""
+    """Return whether values of two types are compared as doubles: a decimal or an int64 beside a double is."""
     kinds = {one.kind for one in (a, b) if one is not None}
     return not kinds.isdisjoint(("decimal", "int64")) and not kinds.isdisjoint(FLOATS)
 
@@ -115,7 +115,7 @@ def _nested_key(kind: DataType) -> Callable[[Any], bytes]:
 
 
 def widening(kind: DataType | None, wanted: DataType | None) -> Callable[[Any], Any] | None:
-    """Return what makes values of a type those of the one that it has in common with others; None where they are.
+    """Return what makes values of a type those of the one that it has in common with others, or ``None`` if they are.
 
     >>> widening(DataType("decimal", 5, 2), DataType("float64"))(Decimal("0.10"))
     0.1

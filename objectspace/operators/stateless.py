@@ -17,14 +17,14 @@ Computed = str | tuple[str, Callable[..., Any]]
 
 
 class Filter(Operator):
-    """Lets rows pass that fulfil a condition.
+    """Lets rows pass that satisfy a condition.
 
-    Of an update whose halves fare differently one half passes, as a plain insert or delete.
+    If only one half of an update satisfies it, that half passes as a plain insert or delete.
 
     Args:
         schema: the schema of the input, and of the output.
         predicate: ``("v", ">", 5)``, a list of such comparisons, or a function such as ``lambda v: v > 5``, which must
-            give the same for the same row always.
+            always give the same result for the same row.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("k", "string"), Column("v", "int64")], primary_key=["k"])
@@ -44,7 +44,7 @@ class Filter(Operator):
         return self.input
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Return the changes of the rows that fulfil the condition. Time: O(rows)."""
+        """Return the changes of the rows that satisfy the condition. Time: O(rows)."""
         check_chunk(self.input, chunk)
         test = self._test
         if all(op == "+" for op, _ in chunk.rows()):
@@ -62,14 +62,14 @@ class Filter(Operator):
 
 
 class Project(Operator):
-    """Gives other columns: some of those of the input, and values computed of them.
+    """Outputs other columns: some of the input columns, and values computed from them.
 
     Args:
         schema: the schema of the input.
-        columns: by the name of the output column: the name of a column of the input, or a type and a function such as
-            ``("int64", lambda v: 2 * v)``, which must give the same for the same row always. A list of names keeps
-            them as they are.
-        key: the stream key of the output; by default that of the input, whose columns must then be among the output.
+        columns: for the name of each output column, the name of an input column, or a type and a function such as
+            ``("int64", lambda v: 2 * v)``, which must always give the same result for the same row. A list of names
+            keeps those columns as they are.
+        key: the stream key of the output; by default that of the input, whose columns must then be in the output.
 
     Raises:
         SchemaError: a column does not exist, or the stream key is not in the output.
@@ -134,13 +134,14 @@ class Project(Operator):
 
 
 class Union(Operator):
-    """Gives the changes of several inputs of one schema as one.
+    """Outputs the changes of several inputs of one schema as one.
 
     Args:
         schema: the schema of the inputs.
-        inputs: how many there are: their sides are ``"input0"``, ``"input1"`` and so on; or the names of the sides.
-        tag: the name of one more column, which holds the number of the input and joins the stream key. Without it a
-            stream key must not be in two inputs.
+        inputs: the number of inputs, whose sides are then ``"input0"``, ``"input1"`` and so on; or the names of the
+            sides.
+        tag: the name of an additional column, which holds the number of the input and becomes part of the stream key.
+            Without it a stream key must not be in two inputs.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("k", "string")], primary_key=["k"])
@@ -151,7 +152,7 @@ class Union(Operator):
 
     def __init__(self, schema: TableSchema, inputs: int | Sequence[str] = 2, tag: str | None = None) -> None:
         super().__init__()
-        # Each union has sides of its own: other operators have those of their class.
+        # Each union has sides of its own; other operators have those of their class.
         self.sides = tuple(f"input{n}" for n in range(inputs)) if isinstance(inputs, int) else tuple(inputs)  # type: ignore[misc]
         self.input, self._tag = schema, tag
         self._output = schema if tag is None else _tagged(schema, tag)
@@ -161,7 +162,7 @@ class Union(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the output: that of the inputs, with the tag where there is one."""
+        """The schema of the output: that of the inputs, with the tag if there is one."""
         return self._output
 
     def process(self, chunk: Chunk, side: str = "input0") -> list[Chunk]:
@@ -179,10 +180,10 @@ class Union(Operator):
         return [Chunk(self._output, [op for op, _ in pairs], [(*row, *tail) for _, row in pairs])]
 
     def watermark(self, column: str, value: Any, side: str = "input0") -> list[Promise]:
-        """Take a promise of one input, and return the least of all inputs where that is a new one.
+        """Accept a promise of one input, and return the least promise of all inputs if that is a new one.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
         """
         self._number(side)
         value = checked_promise(self.input, column, value)
@@ -197,7 +198,7 @@ class Union(Operator):
         return [(column, least)]
 
     def fed_by(self, sides: Collection[str]) -> None:
-        """Say which of the inputs come here: no promise of the others is waited for."""
+        """Tell which of the inputs come here: promises of the others are not waited for."""
         self._fed = sides
 
     def open(self, space: ObjectSpace, name: str) -> None:
@@ -206,7 +207,7 @@ class Union(Operator):
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was promised: the operators before it promise it again."""
+        """Forget what was promised: the operators upstream promise it again."""
         self._promised.clear()
         self._given.clear()
 

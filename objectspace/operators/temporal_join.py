@@ -1,4 +1,4 @@
-"""TemporalJoin: each row with the version that was valid at its time, once watermarks say that it is known."""
+"""TemporalJoin: each row with the version that was valid at its time, once watermarks say that this is known."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ KINDS: tuple[TemporalKind, ...] = get_args(TemporalKind)
 
 
 class TemporalJoin(Operator):
-    """The join of each left row with the last right row of its key that is not later than itself.
+    """The join of each left row with the last right row of its key that is not later.
 
-    The right side is a history of versions: a row is valid from its time until the next one of its key; of several with
-    one time the one with the greatest stream key counts. Its stream key should hold the time: a row that is taken back
-    was never valid.
+    The right side is a history of versions: a row is valid from its time until that of the next row with its key; of
+    several rows with one time, the one with the greatest stream key counts. Its stream key should contain the time: a
+    row that is retracted was never valid.
 
-    Left rows wait until both sides have promised that nothing earlier comes. With the barrier after that they come out,
-    once and for good, in the order of their times, and versions that no later row can ask for are removed. Rows below
-    the promise of both sides that come all the same are passed over, and counted in ``late_rows``. A left row with a
-    NULL in key or time matches nothing, and comes out at once where the kind keeps it.
+    Left rows wait until both sides have promised that nothing earlier will come. At the next barrier they are emitted,
+    once and for all, in the order of their times, and versions that no later row can ask for are removed. Rows that
+    come although they are below the promise of both sides are dropped, and counted in ``late_rows``. A left row with a
+    NULL in its key or time matches nothing, and is emitted at once if the kind keeps it.
 
     State: the left rows that wait, ordered by time and stream key; the versions of the right side, ordered by key, time
-    and stream key; and the keys of those versions that are still to come into force, ordered by time. An event dirties
-    one slot on the left and two on the right.
+    and stream key; and the keys of the versions that have yet to become valid, ordered by time. An event dirties one
+    slot on the left and two on the right.
 
     Args:
         left_schema: the schema of the left input; its primary key is the stream key, also of the output.
-        right_schema: that of the right input.
+        right_schema: the schema of the right input.
         left_key: the columns of the left side that are compared.
-        right_key: those of the right side, as many.
-        left_time: the column of times of the left side.
-        right_time: that of the right side, of the same type.
-        kind: ``inner``, or ``left_outer`` for rows without a version too.
+        right_key: the corresponding columns of the right side, as many.
+        left_time: the time column of the left side.
+        right_time: the time column of the right side, of the same type.
+        kind: ``inner``, or ``left_outer`` to keep rows without a version too.
 
     Raises:
         SchemaError: a column does not exist, or the types or the number of the columns differ.
@@ -82,7 +82,7 @@ class TemporalJoin(Operator):
         super().__init__()
         if kind not in KINDS:
             raise SchemaError(f"there is no temporal join of kind {kind!r}: expected one of {', '.join(KINDS)}")
-        # The times are compared as well: they have one type too.
+        # The times are compared as well, so they must have one type too.
         checked_keys((left_schema, right_schema), ([*left_key, left_time], [*right_key, right_time]), None)
         self.kind, self._schemas = kind, {"left": left_schema, "right": right_schema}
         self._keys = {"left": list(left_key), "right": list(right_key)}
@@ -107,7 +107,7 @@ class TemporalJoin(Operator):
 
     @property
     def late_rows(self) -> int:
-        """How many rows came below the promise of both sides since it was opened."""
+        """How many rows have come below the promise of both sides since it was opened."""
         return self._late
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -130,13 +130,13 @@ class TemporalJoin(Operator):
         self._forget()
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
-        """Take changes of one side, and return what needs no waiting: left rows that can match nothing.
+        """Take changes of one side, and return what need not wait: left rows that can match nothing.
 
         Raises:
             ValueError: there is no such side.
             SchemaMismatchError: the chunk has other columns.
 
-        Time: O(rows · log n). Dirties: one slot a row on the left, two on the right.
+        Time: O(rows · log n). Dirties: one slot per row on the left, two on the right.
         """
         self._check_side(side)
         watermark, places = self._tables["waiting"].watermark, self._places[side]
@@ -155,10 +155,10 @@ class TemporalJoin(Operator):
         return [Chunk(self.schema, [op for op, _ in out], [row + self._nulls for _, row in out])]
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Take a promise about the times of one side; what follows for the output is known after the barrier.
+        """Accept a promise about the times of one side; what follows for the output is known after the barrier.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
 
         Time: O(1).
         """
@@ -174,7 +174,7 @@ class TemporalJoin(Operator):
         return [] if watermark is None else [(self._times["left"], watermark)]
 
     def _flush(self) -> list[Chunk]:
-        """Give the rows that both sides have passed, and forget what only they could ask for."""
+        """Emit the rows that the promises of both sides have passed, and forget what only they could ask for."""
         if len(self._promised) < 2:
             return []
         due, waiting, coming = min(self._promised.values()), self._tables["waiting"], self._tables["coming"]
@@ -185,7 +185,7 @@ class TemporalJoin(Operator):
         return [Chunk(self.schema, ["+"] * len(rows), rows)] if rows else []
 
     def _joined(self, arrived: Sequence[Row]) -> list[Row]:
-        """Return left rows, which come by their times, with their versions; those without only where they are kept."""
+        """Return left rows, given in the order of their times, with their versions; rows without one only if kept."""
         *places, at = self._places["left"]
         keys = self._encoded_keys(arrived, places)
         last = dict(zip(keys, arrived))
@@ -201,22 +201,22 @@ class TemporalJoin(Operator):
         return out
 
     def _encoded_keys(self, rows: Sequence[Row], places: Sequence[int]) -> list[bytes]:
-        """Return what the join key of rows, which lies at some places, is compared by."""
+        """Return what the join keys of rows, which are at some positions, are compared by."""
         return self._encode_keys([[row[place] for row in rows] for place in places]) if places else [b""] * len(rows)
 
     def _times_of(self, groups: Sequence[Sequence[Row]]) -> list[list[bytes]]:
-        """Return the times of the versions of each key, as they are compared."""
+        """Return the times of the versions of each key, in the form in which they are compared."""
         at = self._places["right"][-1]
         times = iter(self._encode_times([[row[at] for rows in groups for row in rows]]))
         return [list(islice(times, len(rows))) for rows in groups]
 
     def _retire(self, versions: Sequence[Row]) -> None:
-        """Remove the versions before those that are in force: whoever asks for them asks for these instead."""
+        """Remove the versions before those that have become valid, which no row will ask for any more."""
         table, schema = self._tables["versions"], self._tables["coming"].schema
         places = [schema.place_of(name) for name, _ in table.schema.primary_key]
         width = len(self._keys["right"])
         keys = self._encoded_keys(versions, places[:width])
-        # Those of one key come in the order of their times, so that the last one stays.
+        # Those of one key come in the order of their times, so the last one stays.
         last = dict(zip(keys, (tuple([row[place] for place in places]) for row in versions)))
         found = table.scan_all([key[:width] for key in last.values()], [(None, key[width:]) for key in last.values()])
         rows = [row for group in found for row in group]

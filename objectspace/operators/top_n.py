@@ -1,4 +1,4 @@
-"""TopN and GroupTopN: the first rows of a stream in an order, right also when rows are taken back."""
+"""TopN and GroupTopN: the first rows of a stream in an order, correct even if rows are retracted."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ Difference = tuple[list[Row], list[tuple[Row, Row]], list[Row]]
 """The rows that left, the old and new rows of those that changed, and the rows that are new."""
 
 COMPARED = frozenset(["int16", "int32", "int64", "float64", "string", "date"])
-"""Types whose values Python compares as their keys do, where neither is NaN, which it never finds worse."""
+"""Types whose values Python compares as their keys do, unless one is NaN, which it never finds worse."""
 
 CACHE_GROUPS = 10_000
-"""How many windows stay in memory unless the operator is told otherwise."""
+"""The default number of windows that stay in memory."""
 
 
 SPARE = 16
-"""How many rows after those that are needed a window has at least, so that not each retraction has to read on."""
+"""How many rows beyond those that are needed a window has at least, so not every retraction has to read on."""
 
 
 class Window:
     """The first rows of a group, as many as fit.
 
     Args:
-        capacity: how many.
-        rows: the rows that are known, by their keys and in order.
-        is_whole: whether the group has no others.
+        capacity: how many rows fit.
+        rows: the known rows, by their keys and in order.
+        is_whole: whether the group has no other rows.
 
     >>> window = Window(2, {}, is_whole=True)
     >>> left = {}
@@ -61,13 +61,13 @@ class Window:
         self.capacity, self.is_whole, self.keys, self.rows = capacity, is_whole, list(rows), rows
 
     def change(self, op: Op, key: bytes, row: Row, left: Rows) -> Row | None:
-        """Take a change into account, and return the row that has no room; one after what is known has none.
+        """Take a change into account, and return the row that has no room; a row after all known ones has none.
 
         Args:
             op: ``+`` or ``-``.
             key: the key of the row.
             row: the row.
-            left: where the rows that leave are noted; what is there for a key stays.
+            left: where the rows that leave are noted; an entry that is already there for a key stays.
 
         Time: O(log capacity).
         """
@@ -93,23 +93,23 @@ class Window:
 class GroupTopN(Operator):
     """The first rows of each group in an order.
 
-    All rows are kept, ordered by group, order and stream key, so that whatever is taken back, the next one is found by
-    reading on. A chunk costs a look at the first rows of the groups in which these may have changed, whatever the size
-    of the groups, and only the net change goes out.
+    All rows are kept, ordered by group, order and stream key, so whatever is retracted, the next row is found by
+    reading on. A chunk costs a read of the first rows of each group in which these may have changed, however large the
+    groups are, and only the net change goes out.
 
     State: one table with the input, keyed by group, order and stream key. An event dirties the slot of its row.
 
-    A watermark of a group column that is the watermark column of the schema removes the groups below it; what was given
-    of them stays.
+    A watermark of a group column that is the watermark column of the schema removes the groups below it; what was
+    already emitted for them stays.
 
     Args:
         schema: the schema of the input; its primary key is the stream key, which breaks ties, ascending.
         group_key: the columns of a group.
         order_by: the order: names, or pairs of a name and a direction such as ``("v", "desc nulls last")``.
-        limit: how many rows of a group to give.
-        offset: how many to pass over before.
-        with_ties: whether rows that are equal to the last one in the order are given too.
-        append_only: whether nothing is ever taken back: then only the first rows are kept.
+        limit: how many rows of a group to emit.
+        offset: how many rows to skip before them.
+        with_ties: whether rows that are equal to the last one in the order are also emitted.
+        append_only: whether nothing is ever retracted: then only the first rows are kept.
         cache_groups: how many windows to keep in memory.
 
     Raises:
@@ -146,7 +146,7 @@ class GroupTopN(Operator):
         self._append_only, self._cache_groups = append_only, cache_groups
         group_key = column_names(group_key)
         self._closing = schema.watermark_column if schema.watermark_column in group_key else None
-        # State is cleaned by ranges of keys: what the watermark is about comes first.
+        # State is cleaned by ranges of keys, so the watermark column comes first.
         group_key = self._group_key = sorted(group_key, key=lambda name: name != self._closing)
         self._group_places = [schema.place_of(name) for name in group_key]
         key = [*group_key, *order_by, *_rest(schema, group_key, order_by)]
@@ -156,7 +156,7 @@ class GroupTopN(Operator):
         self._needed = offset + limit
         self._capacity = self._needed + max(self._needed, SPARE)
         if append_only:
-            # What no window holds is in no table: ties are dropped only after it is known which they are.
+            # What no window holds is in no table, so ties are dropped only once it is known which rows they are.
             self._capacity = sys.maxsize if with_ties else self._needed
         self._first_column = self._compared(order_by)
         self._windows: dict[Any, Window] = {}
@@ -165,7 +165,7 @@ class GroupTopN(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output: that of the input, with the watermark column where it is one of the group."""
+        """The schema of its output: that of the input, with the watermark column if it is a group column."""
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -186,8 +186,8 @@ class GroupTopN(Operator):
             InconsistentOperationError: the input was said to be append-only, and a row is retracted.
 
         Time: O(rows · log n + groups touched · (offset + limit)); O(1) for a row of an append-only input that comes
-        after the first ones by the first column of the order. Dirties: one slot a row, of an append-only input a row
-        that enters the result or leaves it.
+        after the first rows by the first column of the order. Dirties: one slot per row; with append-only input one per
+        row that enters the result or leaves it.
         """
         self._check_open()
         chunk = taken(self._output, chunk)
@@ -222,7 +222,7 @@ class GroupTopN(Operator):
         return column
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Take a promise about a group column: groups below it are forgotten with the next barrier.
+        """Accept a promise about a group column: groups below it are forgotten at the next barrier.
 
         Time: O(groups in memory). Dirties: at the next barrier one slot, and the rows that are removed.
         """
@@ -237,7 +237,7 @@ class GroupTopN(Operator):
         return [(column, value)]
 
     def _reaches(self, window: Window, key: bytes, row: Row) -> bool:
-        """Tell whether a change may concern the result."""
+        """Return whether a change may affect the result."""
         keys, needed = window.keys, self._needed
         if len(keys) < needed or not needed:
             return needed > 0
@@ -245,7 +245,7 @@ class GroupTopN(Operator):
         return key <= last or (self.with_ties and self._order_of(row) == self._order_of(window.rows[last]))
 
     def _grown(self, chunk: Chunk) -> list[tuple[Op, Row]]:
-        """Return the changes of an input that only grows, without the rows that come after all first ones."""
+        """Return the changes of an input that only grows, without the rows that come after all of the first ones."""
         rows = chunk.values
         if set(chunk.ops) != {"+"}:
             changes = net_changes(chunk)
@@ -254,11 +254,11 @@ class GroupTopN(Operator):
         try:
             near = self._near(rows) if self._needed else []
         except TypeError:
-            near = rows  # The table says which value is none of its column.
+            near = rows  # The table says which value does not fit its column.
         return [("+", row) for row in near]
 
     def _near(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows that may be among the first of their groups: of most it takes one comparison."""
+        """Return the rows that may be among the first of their groups; for most, one comparison tells."""
         place, is_worse = self._first_column
         if place is None:
             return rows
@@ -279,21 +279,21 @@ class GroupTopN(Operator):
             return [row for row, value in zip(rows, values) if _is_near(value, bound, is_worse)]
 
     def _bound_among(self, values: Sequence[Any]) -> Any:
-        """Return the value of the last one of the first rows where there were no others; ``None`` of too few values.
+        """Return the value of the last of the first rows if there were no other rows, or ``None`` if there are too few.
 
-        Python gives NaN no place, so with one there is no telling.
+        Python does not order NaN, so it is also ``None`` if there is one.
         """
         if len(values) <= self._needed or any(map(ne, values, values)):
             return None
         return sorted(values, reverse=self._first_column[1] is lt)[self._needed - 1]
 
     def _bound(self, group: Any, place: int) -> Any:
-        """Return the value of the last one of the first rows of a group; ``None`` where it has not so many."""
+        """Return the value of the last of the first rows of a group, or ``None`` if it does not have that many."""
         window = self._windows[group]
         return window.rows[window.keys[self._needed - 1]][place] if len(window.keys) >= self._needed else None
 
     def _emitted(self, changes: list[Difference]) -> list[Chunk]:
-        # What leaves one group may come in another: it leaves first.
+        # A row that leaves one group may come in another: it leaves first.
         gone = [("-", row) for one in changes for row in one[0]]
         new = [("+", row) for one in changes for row in one[2]]
         pairs = [entry for one in changes for old, now in one[1] for entry in (("U-", old), ("U+", now))]
@@ -301,7 +301,7 @@ class GroupTopN(Operator):
         return [Chunk(self._output, [op for op, _ in found], [row for _, row in found])] if found else []
 
     def _compared(self, order_by: Sequence[KeyPart]) -> tuple[int | None, Callable[[Any, Any], bool]]:
-        """Return the place of the first column of the order, where Python compares its values so, and what is worse."""
+        """Return the position of the order's first column, if Python compares its values so, and a test for worse."""
         order = TableSchema(self._output.columns, list(order_by)).primary_key
         if not order or self._output.column(order[0][0]).type.kind not in COMPARED:
             return None, gt
@@ -317,7 +317,7 @@ class GroupTopN(Operator):
         self._is_whole = None
 
     def _window(self, group: Any, row: Row) -> Window:
-        """Return what is known of the group of a row: all where the table was empty and all windows fit since."""
+        """Return what is known of a row's group: everything if the table was empty and all windows have fit since."""
         known = self._windows.pop(group, None)
         if known is None:
             if self._is_whole is None:
@@ -351,7 +351,7 @@ class GroupTopN(Operator):
         return Window(max(self._capacity, len(first)), {self._key(row): row for row in first}, is_whole=is_whole)
 
     def _settled(self, group: Any, window: Window, row: Row) -> Window:
-        """Return the window of the group of a row, reading on where it does not tell the result."""
+        """Return the window of the group of a row, reading on if it does not tell the result."""
         if not window.is_whole and not self._tells_result(window):
             window = self._windows[group] = self._read(row)
         return window
@@ -365,7 +365,7 @@ class GroupTopN(Operator):
         return self._order_of(last) != self._order_of(tied)
 
     def _untied(self, window: Window, left: Rows) -> list[Row]:
-        """Return what a window without an end has after the last one and what is tied with it, and forget that."""
+        """Remove from an endless window what comes after the last row and the rows tied with it, and return that."""
         if not self.with_ties:
             return []
         result = self._result(window)
@@ -376,7 +376,7 @@ class GroupTopN(Operator):
         return rows
 
     def _difference(self, old: list[bytes], before: Window, after: Window, left: Rows) -> Difference:
-        """Return how a result changed: its keys before, the windows, and the rows that left the one before."""
+        """Return how a result changed, from its keys before, both windows, and the rows that left the earlier one."""
         new = self._result(after)
         if old == new and left.keys().isdisjoint(old):
             return [], [], []
@@ -413,10 +413,10 @@ class TopN(GroupTopN):
     Args:
         schema: the schema of the input; its primary key is the stream key, which breaks ties, ascending.
         order_by: the order: names, or pairs of a name and a direction such as ``("v", "desc nulls last")``.
-        limit: how many rows to give.
-        offset: how many to pass over before.
-        with_ties: whether rows that are equal to the last one in the order are given too.
-        append_only: whether nothing is ever taken back: then only the first rows are kept.
+        limit: how many rows to emit.
+        offset: how many rows to skip before them.
+        with_ties: whether rows that are equal to the last one in the order are also emitted.
+        append_only: whether nothing is ever retracted: then only the first rows are kept.
 
     Raises:
         SchemaError: a column does not exist, a number is negative, or ties are asked for with an offset.
@@ -446,7 +446,7 @@ def _check_numbers(limit: int, offset: int, with_ties: bool, cache_groups: int) 
 
 
 def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyPart]) -> Iterator[str]:
-    """Yield the columns of the stream key that neither group nor order tell."""
+    """Yield the columns of the stream key that are neither in the group nor in the order."""
     known = {*group_key, *(name for name, _ in TableSchema(schema.columns, list(order_by)).primary_key)}
     return (name for name, _ in schema.primary_key if name not in known)
 

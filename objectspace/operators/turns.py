@@ -1,6 +1,6 @@
 """The runs that take turns on a space: what they have done to it, who feeds operators that are new, and who is at work.
 
-What such operators have in the midst of being fed is no state of theirs, and only a rollback takes it away. So it is
+What such operators have in the middle of being fed is no state of theirs, and only a rollback takes it away. So it is
 known of the space, also when the run that feeds them is there no more.
 
 In the midst of an epoch the space holds a part of its batch. So nothing is saved then but by the run itself; nor after
@@ -75,7 +75,7 @@ class Turns:
         self._stage = _Stage.FAILED
 
     def went_back(self) -> None:
-        """Note that the space was rolled back; a run in the midst of an epoch is still in it."""
+        """Note that the space was rolled back; a run in the middle of an epoch is still in it."""
         self.end_feeding()
         if self._stage is _Stage.FAILED:
             self._epoch = None
@@ -89,7 +89,7 @@ class Turns:
         self._feeder, self._fed = None, []
 
     def is_feeder(self, run: object) -> bool:
-        """Tell whether it is this run that feeds operators."""
+        """Return whether it is this run that feeds operators."""
         return self._feeder is run
 
     @property
@@ -98,7 +98,7 @@ class Turns:
         return self._feeder is not None
 
     def refuse_in_epoch(self, what: str) -> None:
-        """Refuse what cannot be right in the midst of an epoch, also where its own run asks.
+        """Refuse what cannot be right in the middle of an epoch, also where its own run asks.
 
         Raises:
             CheckpointProtocolError: a run processes one.
@@ -122,7 +122,7 @@ class Turns:
             )
 
     def refuse_beside(self, what: str, run: object = None) -> None:
-        """Refuse what cannot be right in the midst of an epoch, or while a run feeds operators, unless it asks itself.
+        """Refuse what cannot be right in the middle of an epoch, or while a run feeds operators, unless it asks itself.
 
         Raises:
             CheckpointProtocolError: a run processes an epoch or has left a part of one, or another one feeds operators.
@@ -137,7 +137,7 @@ class Turns:
             )
 
     def refuse_save(self) -> int:
-        """Refuse a save in the midst of an epoch or a replay: what is fed would be fed once more after a recovery."""
+        """Refuse a save in the middle of an epoch or a replay: what is fed would be fed once more after a recovery."""
         if self._epoch is None or self._stage is not _Stage.SAVING:
             self.refuse_beside("nothing can be saved")
         return 0  # It has sealed nothing.
@@ -147,7 +147,7 @@ class _InEpoch:
     """The block of :meth:`Turns.in_epoch`.
 
     A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
-    the interruption any more, in the midst of a later epoch perhaps.
+    the interruption any more, in the middle of a later epoch perhaps.
     """
 
     def __init__(self, turns: Turns, epoch: int) -> None:

@@ -26,7 +26,7 @@ Folded = dict[Any, Sequence[Any]]
 
 
 def can_fold(schema: TableSchema, keys: Sequence[int], accumulators: Sequence[Accumulator]) -> bool:
-    """Tell whether rows can be folded for some group columns and accumulators."""
+    """Return whether rows can be folded for some group columns and accumulators."""
     kinds = {schema.columns[place].type.kind for place in keys}
     if not keys or not kinds <= FOLDED or find_spec("pyarrow") is None:
         return False
@@ -60,7 +60,7 @@ class Folder:
         self._counted = places - {kept.place for kept in accumulators if kept.role != "count"}
 
     def fold(self, ops: Sequence[str], rows: Sequence[Any]) -> Folded | None:
-        """Return the cells of each group; ``None`` where a sum may not fit 64 bits. Time: O(rows)."""
+        """Return the cells of each group, or ``None`` if a sum may not fit 64 bits. Time: O(rows)."""
         import pyarrow as pa
 
         columns = list(zip(*rows, strict=True))
@@ -120,7 +120,7 @@ def _presence(values: Sequence[Any]) -> Any:
 
 
 def _is_small(values: Any, rows: int) -> bool:
-    """Tell whether no sum of so many of the values leaves 64 bits."""
+    """Return whether no sum of so many of the values leaves 64 bits."""
     import pyarrow.compute as pc
 
     found = pc.min_max(values).as_py()
@@ -128,7 +128,7 @@ def _is_small(values: Any, rows: int) -> bool:
 
 
 def _signs(ops: Sequence[str]) -> Any:
-    """Return +1 for a row that came and -1 for one that went; ``None`` where all came."""
+    """Return +1 for a row that came and -1 for one that went, or ``None`` if all came."""
     import pyarrow as pa
 
     if set(ops) <= {"+"}:

@@ -1,4 +1,4 @@
-"""WatermarkFilter: what makes watermarks of the times of rows, and drops rows that come too late."""
+"""WatermarkFilter: makes watermarks from the times of rows, and drops rows that come too late."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _TIMES = ("timestamp", "timestamptz", "date")
 
 
 class WatermarkFilter(Operator):
-    """Makes the watermark: the greatest time up to the last barrier, less a delay. Rows below it are dropped.
+    """Makes the watermark: the greatest time up to the last barrier, minus a delay. Rows below it are dropped.
 
-    The watermark moves at barriers only, so which rows of an epoch are dropped does not depend on their order. Ask
+    The watermark moves only at barriers, so which rows of an epoch are dropped does not depend on their order. Ask
     :meth:`promises` for it after each barrier. It survives recovery, so a row that was too late once is too late again.
 
     Args:
         schema: the schema of the input.
-        column: the name of the column of the time.
-        delay: how much later than the greatest time a row may come; a number for a column of whole numbers.
+        column: the name of the time column.
+        delay: how far below the greatest time the time of a row may be; a number for a column of whole numbers.
 
     Raises:
         SchemaError: the column does not exist or has another type, or the delay does not fit it.
@@ -60,7 +60,7 @@ class WatermarkFilter(Operator):
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
-        """Return the table of the one greatest time."""
+        """Return the table that holds the greatest time."""
         return [("WatermarkFilter", self._kept)]
 
     def open(self, space: Any, name: str) -> None:
@@ -71,7 +71,7 @@ class WatermarkFilter(Operator):
 
     @property
     def current(self) -> Any:
-        """The watermark; ``None`` before the first barrier with a time, or where its type holds nothing so early."""
+        """The watermark; ``None`` before the first barrier with a time, or if its type holds no value so early."""
         if self._greatest is None:
             return None
         try:
@@ -94,7 +94,7 @@ class WatermarkFilter(Operator):
         return [found] if len(found) else []
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise about another column on."""
+        """Pass on a promise about another column."""
         return [] if column == self.column else [(column, value)]
 
     def promises(self) -> list[Promise]:
@@ -109,7 +109,7 @@ class WatermarkFilter(Operator):
         return []
 
     def _forget(self) -> None:
-        """Go back to the time that is stored."""
+        """Go back to the stored time."""
         row = self._only_row("WatermarkFilter")
         self._greatest = self._seen = None if row is None else row[0]
 

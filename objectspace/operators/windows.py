@@ -1,4 +1,4 @@
-"""Tumble and Hop: the windows of time that a row belongs to, as two more columns."""
+"""Tumble and Hop: the time windows that a row belongs to, as two additional columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSc
 from objectspace.relational.schema import Row
 
 Span = timedelta | int
-"""A length of time; of a column of whole numbers a number."""
+"""A length of time; for a column of whole numbers, a number."""
 
 _Spans = dict[Any, list[tuple[Any, Any]]]
-"""The starts and ends of the windows that a time lies in, by the start of the last one."""
+"""The starts and ends of the windows that a time lies in, by the start of the last window."""
 
 _INTEGERS = ("int16", "int32", "int64")
 _ORIGINS: dict[str, Any] = {
@@ -24,22 +24,22 @@ _ORIGINS: dict[str, Any] = {
     "date": date(1970, 1, 1),
     **dict.fromkeys(_INTEGERS, 0),
 }
-"""Where windows of each type begin to be counted."""
+"""The origin from which windows of each type are counted."""
 
 
 class Hop(Operator):
-    """Gives each row once for every window that it lies in, with the start and the end of the window.
+    """Outputs each row once for every window that it lies in, with the start and the end of the window.
 
-    A window begins at each multiple of ``slide`` from the origin, and holds the times from its start up to but without
-    its end. A row without a time lies in no window.
+    A window begins at each multiple of ``slide`` from the origin, and holds the times from its start up to but not
+    including its end. A row without a time lies in no window.
 
     Args:
         schema: the schema of the input.
-        time_column: the name of the column of the time: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
+        time_column: the name of the time column: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
         size: the length of a window.
-        slide: from the start of one window to that of the next; a divisor of the size.
-        origin: where windows are counted from; 1970-01-01, or 0.
-        start, end: the names of the columns of the window. The stream key of the output is that of the input and the
+        slide: the distance from the start of one window to that of the next; a divisor of the size.
+        origin: where windows are counted from; 1970-01-01 or 0 by default.
+        start, end: the names of the columns of the window. The stream key of the output is that of the input plus the
             start.
 
     Raises:
@@ -86,11 +86,11 @@ class Hop(Operator):
         """Return the changes in their windows. Time: O(rows · size / slide).
 
         Raises:
-            RowError: a row does not fit the schema, or a window begins before what the type of its column holds, or
-                ends after it.
+            RowError: a row does not fit the schema, or a window begins before the range of its column's type, or ends
+                after it.
         """
         check_chunk(self.input, chunk)
-        # In their one form, in which instants of the hour that comes twice in a year are one after the other.
+        # In their one form, in which the instants of the hour that occurs twice a year follow each other.
         chunk = Chunk(self.input, chunk.ops, self.input.check_rows(chunk.values))
         spans: _Spans = {}
         if set(chunk.ops) <= {"+"}:
@@ -101,7 +101,7 @@ class Hop(Operator):
         return [found] if len(found) else []
 
     def _pairs(self, chunk: Chunk, spans: _Spans) -> Iterator[tuple[Change | None, Change | None]]:
-        """Yield what becomes of the changes in each window: the old and the new row that lie in it."""
+        """Yield the changes in each window: the old row and the new row that lie in it."""
         for halved in halves(chunk):
             before, after = (
                 {}
@@ -113,10 +113,10 @@ class Hop(Operator):
                 yield before.get(start), after.get(start)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows.
+        """Pass on a promise, and promise that no window before the first one it lies in gets more rows.
 
         Raises:
-            RowError: it is no value of the column.
+            RowError: it is not a value of the column.
         """
         if column != self.time_column:
             return [(column, value)]
@@ -125,11 +125,11 @@ class Hop(Operator):
             first = self._starts(value)[0]
             bounds = zip(self._names, (first, first + self.size), strict=True)
             return [(column, value), *((name, checked_promise(self._output, name, bound)) for name, bound in bounds)]
-        except (OverflowError, RowError):  # The first window begins before the least value: that needs no promise.
+        except (OverflowError, RowError):  # The first window begins before the least value, so no promise is needed.
             return [(column, value)]
 
     def _spans_of(self, row: Row, known: _Spans) -> Sequence[tuple[Any, Any]]:
-        """Return the windows of a row, as their starts and ends in order, and note them as known."""
+        """Return the windows of a row, as pairs of start and end in order, and note them as known."""
         moment = row[self._place]
         if moment is None:
             return ()
@@ -154,13 +154,13 @@ class Hop(Operator):
 
 
 class Tumble(Hop):
-    """Gives each row with the start and the end of the one window that it lies in.
+    """Adds to each row the start and the end of the one window that it lies in.
 
     Args:
         schema: the schema of the input.
-        time_column: the name of the column of the time.
+        time_column: the name of the time column.
         size: the length of a window; the next one begins where it ends.
-        origin: where windows are counted from; 1970-01-01, or 0.
+        origin: where windows are counted from; 1970-01-01 or 0 by default.
         start, end: the names of the columns of the window. The stream key stays as it is.
 
     >>> from objectspace.relational import Column
@@ -185,10 +185,10 @@ class Tumble(Hop):
 
 
 def check_span(column: Column, name: str, span: Span) -> None:
-    """Refuse a length of time that does not fit a column of times.
+    """Refuse a length of time that does not fit a time column.
 
     Raises:
-        SchemaError: it does not, or the column has another type.
+        SchemaError: it does not fit, or the column has another type.
     """
     if column.type.kind not in _ORIGINS:
         raise SchemaError(f"windows are over one of {', '.join(_ORIGINS)}: {column.name!r} is {column.type}")

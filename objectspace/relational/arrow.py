@@ -39,29 +39,29 @@ _READ_FROM_TEXT = frozenset({"date", "timestamp", "timestamptz"})
 
 
 def to_schema(schema: TableSchema) -> pa.Schema:
-    """Return a schema as Arrow's."""
+    """Return a schema as an Arrow schema."""
     return schema_of(schema.columns)
 
 
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
-    """Return columns as a schema of Arrow."""
+    """Return columns as an Arrow schema."""
     return pa.schema([field_of(column) for column in columns])
 
 
 def batch_of(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Return arrays as a batch; without any, a batch that has only a number of rows."""
+    """Return arrays as a batch; without arrays, a batch that has only a number of rows."""
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def field_of(column: Column) -> pa.Field:
-    """Return a column as a field of Arrow."""
+    """Return a column as an Arrow field."""
     return pa.field(column.name, arrow_type(column.type), column.nullable)
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Return Arrow's type for a type; a decimal without parameters becomes one of 38 digits, 18 after the point."""
+    """Return the Arrow type for a type; a decimal without parameters gets 38 digits, 18 of them after the point."""
     if kind.kind == "list":
         assert kind.element is not None
         return pa.list_(arrow_type(kind.element))
@@ -71,7 +71,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """Return the columns of a schema of Arrow.
+    """Return the columns of an Arrow schema.
 
     Raises:
         SchemaError: a type has no match.
@@ -80,7 +80,7 @@ def columns_of(schema: pa.Schema) -> list[Column]:
 
 
 def whole(data: Any) -> pa.RecordBatch | pa.Table:
-    """Return Arrow data, or what gives it as a stream, as one batch or table; a reader gives its batches once.
+    """Return Arrow data, or anything that provides it as a stream, as one batch or table; a reader is read once.
 
     Raises:
         RowError: it is something else.
@@ -89,7 +89,7 @@ def whole(data: Any) -> pa.RecordBatch | pa.Table:
         return data
     try:
         reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
-    except (TypeError, pa.ArrowInvalid):  # A column alone is a stream as well, of no batches.
+    except (TypeError, pa.ArrowInvalid):  # A single column is a stream as well, but not of batches.
         raise RowError(
             f"expected Arrow data with columns, found a {type(data).__name__}: pass a table, a batch or a reader of"
             " batches"
@@ -102,7 +102,7 @@ def split(
 ) -> tuple[list[Any], list[str], list[list[Any]]]:
     """Return the operations of a batch or table, and the names and values of its other columns.
 
-    Columns that the schema has not are empty.
+    Columns that the schema does not have are empty.
 
     Raises:
         RowError: Python has no such value.
@@ -116,9 +116,9 @@ def split(
 def split_frame(
     frame: pd.DataFrame, op_column: str, schema: TableSchema
 ) -> tuple[list[Any], list[str], list[list[Any]]]:
-    """Return of a data frame what :func:`split` returns, with the whole numbers of a schema as such.
+    """Return what :func:`split` returns for a data frame, with whole numbers where the schema has them.
 
-    Where one of them is missing, pandas has them all as floats.
+    If one value of such a column is missing, pandas has all of them as floats.
     """
     ops, names, columns = split(from_frame(frame), op_column, schema)
     kinds = {column.name: column.type for column in schema.columns}
@@ -143,7 +143,7 @@ def from_frame(frame: pd.DataFrame) -> pa.Table:
 
 
 def _culprit(frame: pd.DataFrame) -> str:
-    """Return what to call the first column that Arrow does not take."""
+    """Return what to call the first column that Arrow does not accept."""
     for name, values in frame.items():
         try:
             pa.array(values, from_pandas=True)
@@ -153,7 +153,7 @@ def _culprit(frame: pd.DataFrame) -> str:
 
 
 def _wholes(kind: DataType) -> Callable[[Any], Any] | None:
-    """Return what makes floats whole numbers where a type wants them, ``None`` where it wants none."""
+    """Return a function that makes floats whole numbers where a type needs it, or ``None`` if it does not."""
     if kind.kind in _INTEGERS:
         return _whole
     if kind.kind == "list":
@@ -164,7 +164,7 @@ def _wholes(kind: DataType) -> Callable[[Any], Any] | None:
 
 
 def _whole(value: Any) -> Any:
-    """Return a float as the whole number that it is; beyond 2**53 nobody knows which one it was."""
+    """Return a float as the whole number that it is; beyond 2**53 it is not known which number it was."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) <= 2**53 else value
 
 
@@ -221,7 +221,7 @@ _DECIMALS = "; give it a type with fewer digits after the point, with .cast('dec
 
 
 def _fitting(values: list[Any], kind: DataType) -> list[Any]:
-    """Return values as Arrow holds them: of decimals without a fixed scale at most 18 digits after the point."""
+    """Return values as Arrow holds them: decimals without a fixed scale get at most 18 digits after the point."""
     if kind == _ANY_DECIMAL:
         return [value.quantize(_LEAST, context=_WIDE) if _is_longer(value) else value for value in values]
     if not kind.is_nested or not _holds_any_decimal(kind):

@@ -1,4 +1,4 @@
-"""Keys and texts of many rows at once, column by column; the same bytes and letters as of one row after the other."""
+"""Keys and texts of many rows at once, column by column, with the same bytes and letters as row by row."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ColumnEncoder = Callable[[Sequence[Any]], list[bytes]]
 """Encodes the values of one key column of many rows."""
 
 MANY_ROWS = 64
-"""From how many rows on it pays to make Arrow columns of their keys."""
+"""The number of rows from which it pays to make Arrow columns of their keys."""
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Of each width the code of an unsigned number in an array."""
+"""The array type code of an unsigned number of each width."""
 
 
 def keys_encoder(
     kinds: Sequence[DataType], orders: Sequence[Order]
 ) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
-    """Return what encodes keys given by their columns; a key has one column at least.
+    """Return a function that encodes keys given by their columns; a key has at least one column.
 
     >>> from objectspace.relational.types import parse_type
     >>> encode = keys_encoder([parse_type("int16"), parse_type("string")], [Order(), Order()])
@@ -50,12 +50,12 @@ def keys_encoder(
 
 
 def _has_arrow() -> bool:
-    """Tell whether pyarrow is at hand: it encodes quickly, but takes longer to import than most programs encode."""
+    """Return whether pyarrow is loaded: it encodes quickly, but importing it takes longer than most programs encode."""
     return sys.modules.get("pyarrow") is not None and sys.modules.get("numpy") is not None
 
 
 def column_keys(kind: DataType, order: Order) -> ColumnEncoder:
-    """Return what encodes the values of one key column, which may be ``None``."""
+    """Return a function that encodes the values of one key column, which may be ``None``."""
     one, form = column_encoder(kind, order), fixed_form(kind)
     tag = bytes([255 - order.tags[0] if order.descending and form is None else order.tags[0]])
     if form is not None:
@@ -66,7 +66,7 @@ def column_keys(kind: DataType, order: Order) -> ColumnEncoder:
 
 
 def _fixed(values: Sequence[Any], *, form: FixedForm, tag: bytes, one: Encoder, descending: bool) -> list[bytes]:
-    """Encode numbers and what counts as one."""
+    """Encode numbers and whatever counts as a number."""
     if None in values:
         return list(map(one, values))
     width = form.width
@@ -92,7 +92,7 @@ def _texts(values: Sequence[Any], *, tag: bytes, one: Encoder) -> list[bytes]:
 def split_texts(whole: str, rows: int) -> list[str] | None:
     """Return the texts of the rows in the text of a list of rows, without their brackets.
 
-    ``None`` where one cannot tell by its look where a row ends.
+    Return ``None`` if the text does not show where a row ends.
 
     >>> split_texts('[[1,"a"],[2,"b"]]', 2), split_texts('[["],["]]', 1)
     (['1,"a"', '2,"b"'], None)

@@ -1,7 +1,7 @@
 """Which tables a space has: their ids, schemas and layouts, kept in one dictionary of the space beside the rows.
 
-A table is a sorted dictionary under its own name. What is needed to read it without its code stands in the dictionary
-``$tables``: ``{"id": 3, "schema": {...}, "layouts": [[1, 2]]}``. The watermarks of all tables stand in ``$watermarks``.
+A table is a sorted dictionary under its own name. What is needed to read it without its code is in the dictionary
+``$tables``: ``{"id": 3, "schema": {...}, "layouts": [[1, 2]]}``. The watermarks of all tables are in ``$watermarks``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WATERMARKS = "$watermarks"
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What a space knows of one table.
+    """What a space knows about one table.
 
     Args:
         name: the name of the table, which is also that of the object that holds its rows.
@@ -47,7 +47,7 @@ class TableRecord:
     layouts: tuple[Layout, ...]
 
     def codec(self, stored: StoredRows = tuple) -> RowCodec:
-        """Return what reads and writes the rows; where it can get those that are stored, it finds a damaged one."""
+        """Return the codec that reads and writes the rows; if it can get the stored rows, it finds a damaged one."""
         return RowCodec(self.schema, self.layouts, self.name, stored)
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class TableRecord:
         """Return the record that :meth:`to_json` wrote.
 
         Raises:
-            DamagedObjectError: it is none.
+            DamagedObjectError: it is not a record.
         """
         try:
             layouts = tuple(tuple(layout) for layout in stored["layouts"])
@@ -69,7 +69,7 @@ class TableRecord:
 
 
 def damaged_record(name: str, stored: object, error: Exception) -> DamagedObjectError:
-    """Return what says that the record of a table is none, or cannot be that of this one."""
+    """Return the error for a stored record that is not a record, or cannot be that of this table."""
     return DamagedObjectError(
         f"Dictionary {TABLES!r}, slot {name!r}: expected the record of a table ({error!r}), found {stored!r:.80};"
         f" other tables are readable; {GO_ON}"
@@ -77,7 +77,7 @@ def damaged_record(name: str, stored: object, error: Exception) -> DamagedObject
 
 
 def tables(space: ObjectSpace) -> dict[str, TableRecord]:
-    """Return what a space knows of its tables, by their names, in the order in which they were created.
+    """Return the records of a space's tables by their names, in the order in which the tables were created.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.relational import Column, StateTable
@@ -106,15 +106,15 @@ def drop_table(space: ObjectSpace, name: str) -> None:
 
 
 def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
-    """Give a table another name; one that is open has it at once.
+    """Rename a table, with its open handles.
 
-    ``space.rename()`` does the same, whatever the object is; only this drops what an earlier version has left waiting
+    ``space.rename()`` does the same, whatever the object is; only this function drops what an earlier version has left
     under the new name.
 
     Raises:
         SchemaMismatchError: there is no such table.
         NameInUseError: the new name is taken.
-        SchemaError: it is that of a catalogue.
+        SchemaError: the new name is that of a catalogue.
         DamagedObjectError: the catalogue cannot be read; nothing has changed then.
 
     Time: O(open tables).
@@ -144,13 +144,13 @@ def find_record(space: ObjectSpace, name: str) -> TableRecord:
 
 
 def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
-    """Return the record of a table, ``None`` where there is no such table."""
+    """Return the record of a table, or ``None`` if there is no such table."""
     stored = space.get_dictionary(TABLES).get(name) if TABLES in space and _has_rows(space, name) else None
     return None if stored is None else TableRecord.from_json(name, stored)
 
 
 def _has_rows(space: ObjectSpace, name: str) -> bool:
-    """Tell whether the object of a name can be that of a table: it may have been deleted, and be another one now."""
+    """Return whether the object of a name can be a table's: its own may have been deleted and replaced by another."""
     return name in space and may_hold_rows(*space.entry_of(name)[1:])
 
 
@@ -162,24 +162,25 @@ def open_record(
     vnodes: VnodeBitmap | None = None,
     evolve: bool,
 ) -> TableRecord:
-    """Return the record of a table, made where there is none; the object of its rows then exists too.
+    """Return the record of a table, made if there is none; the object of its rows then exists too.
 
-    Where the schema changes, the open handles of the table have the new one at once.
+    If the schema changes, the open handles of the table have the new one at once.
 
     Args:
         space: the space.
         name: the name of the table.
-        schema: the schema that the caller expects; what is stored where it is ``None``.
-        vnodes: the vnodes of the instance that is opened; all where it is ``None``.
-        evolve: whether a stored table takes this schema over where it is another one.
+        schema: the schema that the caller expects, or ``None`` for the stored one.
+        vnodes: the vnodes of the instance that is opened, or ``None`` for all.
+        evolve: whether a stored table takes over this schema if its own differs.
 
     Raises:
-        SchemaMismatchError: the stored schema is another one, or cannot become this one.
+        SchemaMismatchError: the stored schema differs, or cannot become this one.
         NameInUseError: the name is that of another object, or of rows without a schema.
-        RowError: the column of the new schema does not hold a watermark that is stored.
-        CheckpointProtocolError: it would change while an open handle has rows of these vnodes that are not sealed.
+        RowError: the column of the new schema cannot hold a watermark that is stored.
+        CheckpointProtocolError: the schema would change while an open handle has rows of these vnodes that are not
+            sealed.
 
-    Dirties: for a new table two index rows and an entry of the catalogue; an entry where the schema changes.
+    Dirties: for a new table two index rows and an entry of the catalogue; an entry if the schema changes.
     """
     record = record_of(space, name)
     if record is None:
@@ -201,34 +202,34 @@ def open_record(
     registry_of(space).refuse_beside("its schema cannot change", rows, vnodes, asks=None)
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
-    Visibility(KeySpace(name, changed), watermarks_of(space, name))  # What is refused changes nothing.
-    with space.in_one_piece():  # Handles that follow by half would write rows of neither schema.
+    Visibility(KeySpace(name, changed), watermarks_of(space, name))  # A schema that is refused changes nothing.
+    with space.in_one_piece():  # Handles that had taken over half of it would write rows of neither schema.
         space.get_dictionary(TABLES)[name] = record.to_json()
         registry_of(space).changed_schema(rows)
     return record
 
 
 def watermarks_of(space: ObjectSpace, name: str) -> Any:
-    """Return the watermarks of a table as they are stored, ``None`` where there are none."""
+    """Return the watermarks of a table as they are stored, or ``None`` if there are none."""
     return space.get_dictionary(WATERMARKS).get(name) if WATERMARKS in space else None
 
 
 def _other_default(changed: TableSchema, record: TableRecord) -> str:
-    """Return why a schema would change what rows hold that were stored before a column was added; empty where not."""
+    """Return why a schema would change what rows from before an added column hold; empty if it would not."""
     known = {column.id: column for column in record.schema.columns}
     for column in changed.columns:
         is_missing = any(column.id not in layout for layout in record.layouts)
         if column.id not in known or not is_missing:
             continue
         default = known[column.id].default
-        kept = None if default is None else checker(column.type)(default)  # As the wider type says it.
+        kept = None if default is None else checker(column.type)(default)  # In the form of the wider type.
         if repr(column.default) != repr(kept):
             return f"rows from before column {column.name!r} was added hold {default!r} in it: its default stays that"
     return ""
 
 
 def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
-    """Tell whether schemas are equal; where the wanted one says which columns they are, by their ids too."""
+    """Return whether schemas are equal; if the wanted one identifies its columns by ids, in the ids too."""
     return wanted == stored and wanted.has_ids_of(stored)
 
 
@@ -236,7 +237,7 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     if schema is None:
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
     _refuse_name(name)
-    known = space.get_or_create_dictionary(TABLES)  # First, so that a space that takes no such name keeps no rows.
+    known = space.get_or_create_dictionary(TABLES)  # First, so a space that does not accept the name keeps no rows.
     number = max(map(_number_in, known.values()), default=0) + 1
     space.create_sorted_dictionary(name, raw=True)
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
@@ -245,22 +246,22 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
 
 
 def _refuse_name(name: str) -> None:
-    """Refuse the names of the catalogues to a table."""
+    """Refuse to give a table the name of a catalogue."""
     if name in (TABLES, WATERMARKS):
         raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
 
 
 def _number_in(stored: Any) -> int:
-    """Return the number in the record of a table; 0 where it is damaged, which keeps no other table out."""
+    """Return the number in the record of a table; 0 if the record is damaged, so other tables can still be created."""
     number = stored.get("id") if isinstance(stored, Mapping) else None
     return number if type(number) is int else 0
 
 
 def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) -> None:
-    """Refuse to create a table under the name of rows of which nothing tells what they are.
+    """Refuse to create a table under the name of existing rows that no schema describes.
 
     Raises:
-        NameInUseError: there are such.
+        NameInUseError: there are such rows.
     """
     if schema is not None and _has_rows(space, name):
         raise NameInUseError(

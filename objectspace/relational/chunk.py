@@ -1,6 +1,6 @@
 """Chunks of the change log: rows, each with an operation.
 
-``+`` inserts a row and ``-`` deletes one; ``U-`` with the old row, followed at once by ``U+`` with the new row of the
+``+`` inserts a row and ``-`` deletes one; ``U-`` with the old row, directly followed by ``U+`` with the new row of the
 same key, is an update. At any point of a log each key is there at most once.
 """
 
@@ -25,7 +25,7 @@ Form = Literal["retract", "upsert"]
 FORMS: tuple[Form, ...] = ("retract", "upsert")
 
 OP_COLUMN = "op"
-"""The name of the column of an Arrow batch or a data frame that holds the operations."""
+"""The name of the column that holds the operations in an Arrow batch or a data frame."""
 
 
 class Chunk:
@@ -44,7 +44,7 @@ class Chunk:
 
     @classmethod
     def from_rows(cls, schema: TableSchema, rows: Iterable[Sequence[Any]]) -> Chunk:
-        """Return the chunk of pairs (operation, row); a third element ``False`` marks a row to leave out.
+        """Return a chunk of pairs (operation, row); a third element ``False`` marks a row to leave out.
 
         Raises:
             RowError: there is no such operation, or a row does not fit the schema.
@@ -68,16 +68,16 @@ class Chunk:
         *,
         op_column: str = OP_COLUMN,
     ) -> Chunk:
-        """Return the chunk of an Arrow batch or table, or of what is left in a stream of batches. It takes pyarrow.
+        """Return a chunk of an Arrow batch or table, or of what is left in a stream of batches. Requires pyarrow.
 
         Args:
-            data: the rows: a batch, a table, or anything with ``__arrow_c_stream__``; the column of operations may be
-                missing, and then all rows are inserts.
+            data: the rows: a batch, a table, or anything with ``__arrow_c_stream__``; if the column of operations is
+                missing, all rows are inserts.
             schema: the schema; that of the data by default.
             op_column: the name of the column of operations.
 
         Raises:
-            RowError: it is no such data, there is no such operation, or a row does not fit the schema.
+            RowError: this is not such data, there is no such operation, or a row does not fit the schema.
             SchemaError: a column of the schema is missing.
         """
         from objectspace.relational import arrow
@@ -90,9 +90,10 @@ class Chunk:
     def from_pandas(
         cls, frame: pd.DataFrame, schema: TableSchema | None = None, *, op_column: str = OP_COLUMN
     ) -> Chunk:
-        """Return the chunk of a data frame; the same as :meth:`from_arrow`.
+        """Return a chunk of a data frame, like :meth:`from_arrow`.
 
-        A missing value is NULL; whole numbers, which pandas has as floats where one is missing, are taken as such.
+        A missing value is NULL; whole numbers, which pandas turns into floats if one is missing, are taken as whole
+        numbers.
         """
         from objectspace.relational import arrow
 
@@ -113,13 +114,13 @@ class Chunk:
         return cls(schema, ops, schema.check_rows(list(picked)))
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
-        """Return the chunk as a batch whose first column holds the operations. It takes pyarrow."""
+        """Return the chunk as a batch whose first column holds the operations. Requires pyarrow."""
         from objectspace.relational import arrow
 
         return arrow.joined(op_column, self._ops, self.schema, self._rows)
 
     def to_pandas(self, *, op_column: str = OP_COLUMN) -> pd.DataFrame:
-        """Return the chunk as a data frame whose first column holds the operations. It takes pyarrow and pandas."""
+        """Return the chunk as a data frame whose first column holds the operations. Requires pyarrow and pandas."""
         return self.to_arrow(op_column=op_column).to_pandas()
 
     @property
@@ -143,13 +144,13 @@ class Chunk:
         form: Form = "retract",
         strict: bool = True,
     ) -> Chunk:
-        """Return the net change of each key, in the order in which the keys came (or came back) first.
+        """Return the net change of each key, in the order in which the keys first came (or came back).
 
         Args:
             key: the names of the key columns; the primary key by default.
             form: ``"retract"`` gives an update as a pair, ``"upsert"`` only its new row, as ``+``.
-            strict: whether two inserts or two deletes of one key in a row are refused; else the change is from what the
-                first delete names to what the last insert names.
+            strict: whether two successive inserts or two successive deletes of one key are refused; otherwise the
+                change is from what the first delete names to what the last insert names.
 
         Raises:
             InconsistentOperationError: there are two such operations.
@@ -160,7 +161,7 @@ class Chunk:
         return compacted([self], key, form=form, strict=strict)
 
     def without_noops(self) -> Chunk:
-        """Return the chunk without neighbours of opposite operation and equal content; half a pair becomes plain.
+        """Return the chunk without neighbours of opposite operations and equal content; half a pair becomes plain.
 
         Time: O(rows).
         """
@@ -193,7 +194,7 @@ class Chunk:
 
 
 def is_insert(op: Op) -> bool:
-    """Tell whether an operation adds its row."""
+    """Return whether an operation adds its row."""
     return op in ("+", "U+")
 
 
@@ -204,7 +205,7 @@ def compacted(
     form: Form = "retract",
     strict: bool = True,
 ) -> Chunk:
-    """Return the net change of each key over several chunks of one schema, one at least: see :meth:`Chunk.compact`."""
+    """Return the net change of each key over one or more chunks of one schema: see :meth:`Chunk.compact`."""
     if form not in FORMS:
         raise ValueError(f"form is {form!r}: expected one of {', '.join(FORMS)}")
     found = list(chunks)
@@ -226,14 +227,14 @@ def compacted(
 
 
 def _updates_told_once(keys: Sequence[bytes], ops: Sequence[Op]) -> list[int] | None:
-    """Return where updates begin, if each key has one row or one update whose halves stand together; else ``None``."""
+    """Return where updates begin if each key has one row or one update with adjacent halves, otherwise ``None``."""
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-"]
     updates = [place for place in olds if ops[place + 1] == "U+" and keys[place] == keys[place + 1]]
     return updates if len(set(keys)) + len(updates) == len(keys) else None
 
 
 def _plain_but(chunk: Chunk, updates: Sequence[int]) -> Chunk:
-    """Return a chunk in which only some updates are such, given by where they begin."""
+    """Return a chunk in which only some updates, given by where they begin, remain updates."""
     ops: list[Op] = ["+" if is_insert(op) else "-" for op in chunk.ops]
     for place in updates:
         ops[place : place + 2] = "U-", "U+"
@@ -241,7 +242,7 @@ def _plain_but(chunk: Chunk, updates: Sequence[int]) -> Chunk:
 
 
 def _join(net: dict[bytes, tuple[Row | None, Row | None]], key: bytes, op: Op, row: Row, strict: bool) -> None:
-    """Join one change to the net change of its key: (the row before, the row after)."""
+    """Add one change to the net change of its key: (the row before, the row after)."""
     before, after = net.get(key, (None, None))
     if key in net and is_insert(op) == (after is not None) and strict:
         last = after if after is not None else before
@@ -268,7 +269,7 @@ def _net_chunk(schema: TableSchema, net: dict[bytes, tuple[Row | None, Row | Non
 
 
 def _whole(ops: Sequence[Op], kept: Sequence[int]) -> list[Op]:
-    """Return the operations at some places, in which half of an update is plain whose other half is not among them."""
+    """Return the operations at some places; half of an update becomes plain if its other half is not among them."""
     there = set(kept)
 
     def _op(place: int) -> Op:

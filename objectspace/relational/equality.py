@@ -1,4 +1,4 @@
-"""When rows are equal in SQL: as in Python, but NaN is NaN, and a 32-bit float is the nearest one that there is."""
+"""When rows are equal in SQL: as in Python, except that NaN is NaN, and a ``float32`` is the nearest 32-bit float."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Equal = Callable[[Any, Any], bool]
 
 
 def equality(kinds: Sequence[DataType]) -> Equal:
-    """Return what tells whether two checked rows with columns of some types are equal.
+    """Return a function that tells whether two checked rows with columns of these types are equal.
 
     >>> from objectspace.relational.types import parse_type
     >>> equal = equality([parse_type("int64"), parse_type("list<float64>")])
@@ -37,9 +37,9 @@ def equality(kinds: Sequence[DataType]) -> Equal:
 
 
 def likeness(equal: Equal) -> Equal:
-    """Return what tells whether two rows are equal in one spelling, of what tells whether they are equal.
+    """Return a function that tells whether two rows are equal and spelled alike, from one that tells equality.
 
-    1.0 and 1.00 are equal, and so are 0.0 and -0.0; but what is cast to text, for example, shows which it was.
+    1.0 and 1.00 are equal, and so are 0.0 and -0.0; but a cast to text, for example, shows which it was.
 
     >>> from objectspace.relational.types import parse_type
     >>> alike = likeness(equality([parse_type("float64")]))
@@ -52,7 +52,7 @@ def likeness(equal: Equal) -> Equal:
 
 
 def _of_unlike(kind: DataType) -> Equal | None:
-    """Return what tells whether two values that Python finds unlike are equal; ``None`` where none are."""
+    """Return a function that tells whether two values that differ in Python are equal, or ``None`` if none are."""
     if kind.kind == "list":
         assert kind.element is not None
         equal = equality([kind.element])

@@ -10,11 +10,11 @@ class RelationalError(ObjectSpaceError):
 
 
 class SchemaError(RelationalError, ValueError):
-    """A schema, a column type or an order has no meaning."""
+    """A schema, a column type or an order is not valid."""
 
 
 class SchemaMismatchError(RelationalError, TypeError):
-    """A stored table has another schema than the one it was opened with."""
+    """A stored table has a different schema from the one it was opened with."""
 
 
 class RowError(RelationalError, ValueError):
@@ -22,7 +22,7 @@ class RowError(RelationalError, ValueError):
 
 
 class InconsistentOperationError(RelationalError, ValueError):
-    """An operation contradicts what the table holds: an insert of a key that is there, a delete of another row."""
+    """An operation contradicts what the table holds: it inserts a key that is there, or deletes a different row."""
 
 
 class EpochError(RelationalError, ValueError):

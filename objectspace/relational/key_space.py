@@ -1,4 +1,4 @@
-"""Where the rows of a table lie: keys, and ranges of keys, with the vnode in front where rows are distributed."""
+"""Where the rows of a table lie: keys and ranges of keys, with the vnode in front if rows are distributed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KeySpace:
         """Return the key of the checked values of the whole primary key.
 
         Raises:
-            VnodeNotOwnedError: it belongs to a vnode of somebody else.
+            VnodeNotOwnedError: it belongs to a vnode that another instance owns.
         """
         body = self.schema.key_encoder.encode(values)
         return self._lead(self.vnode_of_key(values)) + body if self.is_distributed else body
@@ -51,7 +51,7 @@ class KeySpace:
         """Return the keys of the checked values of whole primary keys.
 
         Raises:
-            VnodeNotOwnedError: one belongs to a vnode of somebody else.
+            VnodeNotOwnedError: one belongs to a vnode that another instance owns.
 
         Time: O(keys), a third of that of as many single ones.
         """
@@ -64,10 +64,10 @@ class KeySpace:
         return list(map(self.of_row, rows)) if self.is_distributed else self.schema.encode_keys(rows)
 
     def vnode_of_key(self, values: Row) -> int:
-        """Return the vnode of a key; 0 where the table is not distributed.
+        """Return the vnode of a key, or 0 if the table is not distributed.
 
         Raises:
-            VnodeNotOwnedError: it belongs to somebody else.
+            VnodeNotOwnedError: another instance owns it.
         """
         if not self.is_distributed:
             return 0
@@ -85,8 +85,8 @@ class KeySpace:
         """Return the ranges of keys to read, one for each vnode that may have rows in them.
 
         Raises:
-            VnodeNotOwnedError: the prefix belongs to a vnode of somebody else.
-            ValueError: a vnode is named, and the table is not distributed.
+            VnodeNotOwnedError: the prefix belongs to a vnode that another instance owns.
+            ValueError: a vnode is given, but the table is not distributed.
         """
         if vnode is not None and not self.is_distributed:
             raise ValueError(f"vnode {vnode} of table {self.table!r}: it is not distributed, so it has no vnodes")
@@ -98,7 +98,7 @@ class KeySpace:
         return [_shifted(body, self._lead(number)) for number in self._vnodes_of(prefix, vnode)]
 
     def behind(self, values: Row, ranges: Iterable[KeyRange], reverse: bool) -> list[KeyRange]:
-        """Return what is left of some ranges for a scan that has come to the values of a whole primary key."""
+        """Return what is left of some ranges for a scan that has reached the values of a whole primary key."""
         body = self.schema.key_encoder.encode(values)
         left = []
         for start, end in ranges:
@@ -120,11 +120,11 @@ class KeySpace:
         return [_shifted(part, lead) for part in visible_range(body, kind, order, watermark)]
 
     def vnode_of(self, key: bytes) -> int:
-        """Return the vnode that a key begins with; 0 where the table is not distributed."""
+        """Return the vnode that a key begins with, or 0 if the table is not distributed."""
         return int.from_bytes(key[:VNODE_BYTES], "big") if self.is_distributed else 0
 
     def body_of(self, key: bytes) -> bytes:
-        """Return a key without its vnode: what sorts rows of several vnodes."""
+        """Return a key without its vnode, by which rows of several vnodes are sorted."""
         return key[VNODE_BYTES:] if self.is_distributed else key
 
     def _vnodes_of(self, prefix: Row, vnode: int | None) -> Iterable[int]:
@@ -152,7 +152,7 @@ class KeySpace:
 
 
 def _encoder_of_rows(schema: TableSchema) -> Callable[[Row], bytes]:
-    """Return what encodes the key of a row where rows are not distributed."""
+    """Return a function that encodes the key of a row if rows are not distributed."""
     pairs = list(zip(schema.key_encoder.columns, schema.key_places, strict=True))
     if len(pairs) != 1:
         return lambda row: b"".join([encode(row[place]) for encode, place in pairs])

@@ -1,6 +1,6 @@
 """Keys as bytes that compare as the values do, column after column.
 
-Each column is a tag and a body, and ends by itself, so that the encoding of the first columns is a prefix of exactly
+Each column is a tag and a body, and is self-delimiting, so the encoding of the first columns is a prefix of exactly
 those rows that agree on them::
 
     ("ab", 7)   asc, asc      01 61 62 00 00 | 01 80 00 00 00 00 00 00 07
@@ -24,8 +24,8 @@ list                         01 before each element, 00 at the end; NULL element
 struct                       field after field; NULL fields last
 ============================ =====================================================================
 
-A descending column is the complement of all its bytes. A null goes first where the order says so, in the order of the
-scan: ``desc nulls last`` puts NULL after every value of the descending column.
+A descending column is the complement of all its bytes. Whether NULL comes first is said in the order of the scan:
+``desc nulls last`` puts NULL after every value of the descending column.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FLIP = bytes(255 - byte for byte in range(256))
 
 @dataclass(frozen=True)
 class Order:
-    """The direction of a key column, and where its nulls go. By default as in Spark: nulls are the smallest.
+    """The direction of a key column, and where its nulls go; by default nulls are the smallest, as in Spark.
 
     >>> str(Order.parse("desc")), str(Order.parse("ASC nulls last"))
     ('desc nulls last', 'asc nulls last')
@@ -63,7 +63,7 @@ class Order:
         """Return the order that a text names: ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``.
 
         Raises:
-            SchemaError: it names none.
+            SchemaError: it does not name an order.
         """
         if isinstance(text, Order):
             return text
@@ -85,7 +85,7 @@ class Order:
 
 
 def column_encoder(kind: DataType, order: Order) -> Encoder:
-    """Return what encodes one key column: a checked value or ``None``.
+    """Return a function that encodes one key column: a checked value or ``None``.
 
     >>> from objectspace.relational.types import parse_type
     >>> column_encoder(parse_type("string"), Order.parse("asc"))("ab").hex(" ")
@@ -110,9 +110,9 @@ class FixedForm:
     """How a type becomes an unsigned integer of fixed width.
 
     Args:
-        width: the bytes.
-        offset: what is added to the number, so that it is not negative.
-        number: what makes a number of a value.
+        width: the number of bytes.
+        offset: what is added to the number, so it is not negative.
+        number: the function that turns a value into a number.
     """
 
     width: int
@@ -121,17 +121,17 @@ class FixedForm:
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are numbers already."""
+        """Whether values are already numbers."""
         return self.number is _whole
 
 
 def fixed_form(kind: DataType) -> FixedForm | None:
-    """Return the form of a type of fixed width, ``None`` for another type."""
+    """Return the form of a type of fixed width, or ``None`` for another type."""
     return _FIXED.get(kind.kind)
 
 
 def body_encoder(kind: DataType) -> Encoder:
-    """Return what encodes a value of a type, ascending and without a tag."""
+    """Return a function that encodes a value of a type, ascending and without a tag."""
     fixed = fixed_form(kind)
     if fixed is not None:
         return lambda value: (fixed.number(value) + fixed.offset).to_bytes(fixed.width, "big")
@@ -146,7 +146,7 @@ def body_encoder(kind: DataType) -> Encoder:
 
 
 def next_key(key: bytes) -> bytes:
-    """Return the smallest key greater than every key that begins with ``key``; empty where there is none.
+    """Return the smallest key greater than every key that begins with ``key``, or an empty one if there is none.
 
     >>> next_key(bytes([97, 255])), next_key(bytes([255]))
     (b'b', b'')
@@ -246,7 +246,7 @@ _BODIES: dict[str, Encoder] = {
 
 
 class KeyEncoder:
-    """Encodes keys of several columns, whole ones and leading parts.
+    """Encodes keys of several columns, whole keys and leading parts.
 
     Args:
         kinds: the types of the key columns.
@@ -263,7 +263,7 @@ class KeyEncoder:
 
 
 KeyRange = tuple[bytes, bytes]
-"""From a key on, up to but without another; an empty end is no end."""
+"""From a key up to but not including another; an empty end is no end."""
 
 NOTHING: KeyRange = (b"\x00", b"\x00")
 """The range without keys."""
@@ -274,10 +274,10 @@ INCLUSIVE = (True, True)
 
 
 def check_inclusive(table: str, inclusive: object) -> None:
-    """Refuse what does not say of two bounds whether they belong to a range.
+    """Refuse a value that does not say for two bounds whether they belong to a range.
 
     Raises:
-        RowError: it is no pair.
+        RowError: it is not a pair.
     """
     if not isinstance(inclusive, tuple | list) or len(inclusive) != 2:
         raise RowError(

@@ -1,4 +1,4 @@
-"""Keys of a whole Arrow batch at once, column by column; byte for byte those of :mod:`objectspace.relational.keys`.
+"""Keys of a whole Arrow batch at once, column by column; the same bytes as :mod:`objectspace.relational.keys`.
 
 This module needs pyarrow and numpy: ``pip install objectspace[arrow]``.
 """
@@ -27,7 +27,7 @@ from objectspace.relational.values_arrow import held
 Keys = list[bytes]
 
 Block: TypeAlias = npt.NDArray[np.uint8]
-"""Bytes of keys, a row each, all of one width."""
+"""Bytes of keys, one row for each, all of the same width."""
 
 Part: TypeAlias = Keys | Block
 """What one column adds to the keys."""
@@ -65,11 +65,11 @@ def encode_columns(kinds: Sequence[DataType], orders: Sequence[Order], columns: 
     """Return the encoded keys of many rows, given by the checked values of their columns.
 
     Args:
-        kinds: the types of the key columns, one at least.
+        kinds: the types of the key columns, at least one.
         orders: their orders.
         columns: the values of each, which may be ``None``.
 
-    Time: O(rows): numbers and times are made to bytes column by column, and cut into keys at once.
+    Time: O(rows): numbers and times are turned into bytes column by column, and cut into keys at once.
 
     >>> from objectspace.relational.types import parse_type
     >>> [key.hex(" ") for key in encode_columns([parse_type("int16")] * 2, [Order()] * 2, [[1, 2], [-1, 3]])]
@@ -83,7 +83,7 @@ def encode_columns(kinds: Sequence[DataType], orders: Sequence[Order], columns: 
 
 
 def _array_of(values: Sequence[Any], kind: DataType) -> pa.Array | None:
-    """Return values as an array; ``None`` where one is not of the type: nobody has checked it, or says so later."""
+    """Return values as an array, or ``None`` if one is not of the type: it is unchecked, or refused later."""
     try:
         return pa.array(values, arrow.arrow_type(kind))
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -91,7 +91,7 @@ def _array_of(values: Sequence[Any], kind: DataType) -> pa.Array | None:
 
 
 def _joined(parts: Sequence[Part]) -> Keys:
-    """Return the keys of their parts; blocks beside each other are joined as one."""
+    """Return keys made of their parts; adjacent blocks are joined as one."""
     found: list[Keys] = []
     for is_block, beside in groupby(parts, lambda part: isinstance(part, np.ndarray)):
         group: list[Any] = list(beside)
@@ -141,7 +141,7 @@ def _fixed(values: pa.Array, column: Column, order: Order) -> Part:
 
 
 def _block(values: pa.Array, kind: DataType, order: Order) -> Block:
-    """Return the parts of keys that a column of fixed width makes, a row each; it says nothing of NULL."""
+    """Return the parts of keys that a column of fixed width makes, one row for each, ignoring NULL."""
     form = fixed_form(kind)
     assert form is not None
     numbers = _UNSIGNED[kind.kind](values, form.width)

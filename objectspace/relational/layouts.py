@@ -1,6 +1,6 @@
 """Which tables an operator keeps its state in: columns, keys and values, derived from what the operator does.
 
-One rule for all of them: what an operator looks for is a prefix of the key, and the row that it wants first comes
+One rule holds for all of them: what an operator looks for is a prefix of the key, and the row that it wants first comes
 first. So the table of ``max`` sorts its argument descending, that of ``min`` ascending, and one read of the group gives
 the answer after any retraction.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SortKey = tuple[int, str]
-"""The position of a column and its direction, with ``nulls first`` or ``nulls last`` where it is not the default."""
+"""The position of a column and its direction, with ``nulls first`` or ``nulls last`` if it is not the default."""
 
 ORDERED_CALLS = frozenset(
     ["first_value", "last_value", "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "percentile", "mode"]
@@ -19,7 +19,7 @@ ORDERED_CALLS = frozenset(
 """Calls that need their whole input in order."""
 
 EXTREME_CALLS = frozenset({"min", "max"})
-"""Calls that need their whole input only where it can be retracted."""
+"""Calls that need their whole input only if it can be retracted."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AggregateCall:
         kind: ``"count"``, ``"sum"``, ``"min"`` and so on.
         args: the positions of its arguments in the input.
         distinct: whether equal arguments count once.
-        order_by: the order of its input, where that counts.
+        order_by: the order of its input, if it matters.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class AggregateCall:
     order_by: tuple[SortKey, ...] = ()
 
     def is_materialized(self, append_only: bool) -> bool:
-        """Tell whether the call keeps its input in an ordered table, rather than one value."""
+        """Return whether the call keeps its input in an ordered table, rather than one value."""
         return self.kind in ORDERED_CALLS or (self.kind in EXTREME_CALLS and not append_only)
 
     def sort_key(self) -> tuple[SortKey, ...]:
@@ -59,10 +59,10 @@ class TableLayout:
 
     Args:
         role: what the operator uses it for; part of its stored name.
-        columns: the names of its columns; a column may be there twice.
+        columns: the names of its columns; a column may occur twice.
         primary_key: the positions of the key columns with their orders.
-        value_places: the positions of the columns that the operator needs back.
-        prefix_length: how many leading key columns every read fixes.
+        value_places: the positions of the columns that the operator reads back.
+        prefix_length: the number of leading key columns that every read fixes.
     """
 
     role: str
@@ -81,14 +81,14 @@ def aggregation_tables(
     append_only: bool = False,
     call_names: Sequence[str] | None = None,
 ) -> list[TableLayout]:
-    """Return the tables of an aggregation: one for each call that keeps its input, the state, one a distinct column.
+    """Return the tables of an aggregation: one per call that keeps its input, the state, one per distinct column.
 
     Args:
         columns: the names of the input columns.
         stream_key: the positions of the stream key.
-        group_key: the positions of the group key; none for a global aggregation.
+        group_key: the positions of the group key; empty for a global aggregation.
         calls: the calls.
-        append_only: whether the input has no retractions: extremes then need one value only.
+        append_only: whether the input has no retractions: extremes then need only one value.
         call_names: the names of the calls; their kinds by default.
 
     >>> calls = [AggregateCall("max", (1,)), AggregateCall("count")]
@@ -122,7 +122,7 @@ def join_tables(
 ) -> list[TableLayout]:
     """Return the tables of a join: the rows and the degrees of each side.
 
-    A side that never shows rows without a match needs no degrees; its operator then does not create that table.
+    A side that never outputs rows without a match needs no degrees; its operator then does not create that table.
 
     Args:
         left: the column names of the left side, the positions of its stream key, and those of its join key.
@@ -153,7 +153,7 @@ def top_n_tables(
         columns: the names of the input columns.
         stream_key: the positions of the stream key.
         order_by: the order.
-        group_key: the positions of the group key; none for one TopN over all rows.
+        group_key: the positions of the group key; empty for one TopN over all rows.
         append_only: whether the input has no retractions.
     """
     role = f"{'AppendOnly' if append_only else ''}{'Group' if group_key else ''}TopN"
@@ -162,7 +162,7 @@ def top_n_tables(
 
 
 def deduplication_tables(columns: Sequence[str], key: Sequence[int]) -> list[TableLayout]:
-    """Return the table of a deduplication: the whole first row under the columns that make it the same."""
+    """Return the table of a deduplication: the whole first row, keyed by the columns that make rows the same."""
     return [TableLayout("AppendOnlyDedup", tuple(columns), _ascending(key), tuple(range(len(columns))), len(key))]
 
 
@@ -188,7 +188,7 @@ def _ascending(places: Iterable[int]) -> tuple[SortKey, ...]:
 
 
 def _extended(key: Iterable[SortKey], more: Iterable[SortKey]) -> tuple[SortKey, ...]:
-    """Return a key with more columns, without those that it has already."""
+    """Return a key extended by more columns, except those that it already has."""
     found = list(key)
     for place, order in more:
         if place not in [known for known, _ in found]:
@@ -197,7 +197,7 @@ def _extended(key: Iterable[SortKey], more: Iterable[SortKey]) -> tuple[SortKey,
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """Tell columns of one name apart: the second ``k`` is ``k_0``."""
+    """Return names that tell columns of one name apart: the second ``k`` is ``k_0``."""
     found: list[str] = []
     for name in names:
         times = sum(

@@ -1,6 +1,6 @@
-"""The MemTable: the net operations of one epoch, with the old rows where they are known.
+"""The MemTable: the net operations of one epoch, with the old rows if they are known.
 
-How a second operation on a key joins the first (``b``, ``x``, ``c`` are rows)::
+How a second operation on a key combines with the first (``b``, ``x``, ``c`` are rows)::
 
     buffered      Insert(c)       Delete(x)                     Update(x, c)
     nothing       Insert(c)       Delete(x)                     Update(x, c)
@@ -9,9 +9,9 @@ How a second operation on a key joins the first (``b``, ``x``, ``c`` are rows)::
     Update(a, b)  error           x = b: Delete(a), else error  x = b: Update(a, c), else error
 
 So the old row in the buffer is what is stored, the new row is what a read returns, and the buffer is a minimal change
-that can be inverted. An update to the row that is there already leaves nothing. A *strict* table raises the errors; a
-*trusted* one lets the operation win over what contradicts it. A *blind* table does not know what is stored: its last
-operation on a key stands alone.
+that can be inverted. An update to the row that is already there leaves nothing. A *strict* table raises the errors; a
+*trusted* one lets the operation win over what contradicts it. A *blind* table does not know what is stored: only its
+last operation on a key counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
 
 
 BATCH = 64
-"""How many operations a scan takes at first."""
+"""The number of operations that a scan takes at first."""
 
 
 class Kind(StrEnum):
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 
 class Operation(NamedTuple):
-    """The net operation on one key; the old row of an insert and the new one of a delete are ``None``."""
+    """The net operation on one key; the old row of an insert and the new row of a delete are ``None``."""
 
     kind: Kind
     old: Any
@@ -57,7 +57,7 @@ _INSERT, _DELETE, _UPDATE = Kind.INSERT, Kind.DELETE, Kind.UPDATE
 _new = tuple.__new__
 
 _Noted = Any
-"""What is kept of a key: an operation, or of an insert whose old row is not known just the new row."""
+"""What is kept for a key: an operation, or only the new row for an insert whose old row is not known."""
 
 
 def _operation(noted: _Noted) -> Operation:
@@ -68,7 +68,7 @@ class MemTable:
     """Net operations by key.
 
     Args:
-        consistency: how operations on one key join, see above.
+        consistency: how operations on one key combine, see above.
 
     >>> buffer = MemTable("strict")
     >>> buffer.delete(b"k", "a"); buffer.insert(b"k", "b"); buffer.get(b"k")
@@ -89,7 +89,7 @@ class MemTable:
         """Note that a row was inserted.
 
         Raises:
-            InconsistentOperationError: the table is strict and the key is there.
+            InconsistentOperationError: the table is strict and the key is already there.
 
         Time: O(1); O(log n) after a scan.
         """
@@ -102,12 +102,12 @@ class MemTable:
         self._put(key, new)
 
     def write_all(self, keys: Sequence[bytes], olds: Sequence[Any], news: Sequence[Any]) -> None:
-        """Note inserts (their old row is ``None``) and deletes (their new row is ``None``), one after the other.
+        """Note inserts (their old row is ``None``) and deletes (their new row is ``None``), one by one in order.
 
         Raises:
-            InconsistentOperationError: the table is strict and one contradicts what is there.
+            InconsistentOperationError: the table is strict and an operation contradicts what is there.
 
-        Time: O(1) a row, and quicker than one by one where the table is blind.
+        Time: O(1) per row, and faster than separate calls if the table is blind.
         """
         if self.consistency != "blind" or self._journal is not None:
             for key, old, new in zip(keys, olds, news):
@@ -167,14 +167,14 @@ class MemTable:
             self._put_update(key, old if found.kind is _DELETE else found.old, new)
 
     def get(self, key: bytes) -> Operation | None:
-        """Return the net operation on a key, ``None`` where there is none."""
+        """Return the net operation on a key, or ``None`` if there is none."""
         found = self._operations.get(key)
         return found if found is None or type(found) is Operation else _operation(found)
 
     def between(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> list[tuple[bytes, Operation]] | Iterator[tuple[bytes, Operation]]:
-        """Return (key, operation) of the keys from ``start`` up to but without ``end``, in key order; empty is no end.
+        """Return (key, operation) for the keys from ``start`` to before ``end``, in key order; an empty end is no end.
 
         Time: O(log n + what is taken of it); the first scan of an epoch sorts.
         """
@@ -187,7 +187,7 @@ class MemTable:
 
     def items(self) -> Iterator[tuple[bytes, Operation]]:
         """Yield (key, operation) in key order."""
-        operations = dict(self._operations)  # As they are now: the epoch may be sealed before they are read.
+        operations = dict(self._operations)  # A copy: the epoch may be sealed before they are read.
         return ((key, _operation(operations[key])) for key in sorted(operations))
 
     def outcome(self) -> tuple[list[bytes], dict[bytes, Any]]:
@@ -217,7 +217,7 @@ class MemTable:
 
     def _end_journal(self, *, takes_back: bool) -> None:
         journal, self._journal = self._journal or {}, None
-        # One after the other, and the order with them: a scan that has begun goes on in it.
+        # One by one, and the order with them: a scan that has begun continues in it.
         for key, before in journal.items() if takes_back else ():
             if before is None:
                 self._drop(key)
@@ -231,9 +231,10 @@ class MemTable:
         return bool(self._operations)
 
     def _sorted(self) -> SortedList:
-        """Return the keys in order; those that many writes at once brought are sorted in only now.
+        """Return the keys in order; keys that came in bulk writes are sorted in only now.
 
-        Other threads may be scanning too, and an interruption may have left a key there that is not, or is in order.
+        Other threads may be scanning too, and an interruption may have left a key among the unsorted ones that is gone,
+        or is already in order.
         """
         if self._order is None or self._unsorted:
             with self._sorting:
@@ -283,8 +284,8 @@ class MemTable:
 class _AllOrNothing:
     """The block of :meth:`MemTable.all_or_nothing`.
 
-    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
-    the interruption any more, and would take back what was noted until then.
+    This is a class because a generator would not do: if Ctrl-C keeps it from hearing that its block was left, it is
+    closed when the interruption is no longer held by anyone, and would take back what was noted until then.
     """
 
     def __init__(self, buffer: MemTable) -> None:
@@ -305,7 +306,7 @@ def _batches(
     end: bytes,
     reverse: bool,
 ) -> Iterator[tuple[bytes, Operation]]:
-    """Yield a first batch and what follows, in batches that double: whoever takes little pays for little."""
+    """Yield a first batch and what follows in batches that double, so taking little costs little."""
     size = BATCH
     while batch:
         yield from batch

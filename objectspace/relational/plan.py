@@ -1,6 +1,6 @@
-"""The tables of a plan: numbered by one walk, and named by the path of their operator.
+"""The tables of a plan: numbered by one walk, and named after the path of their operator.
 
-The walk is depth first: the tables of an operator, then its inputs from left to right. The numbers change with any
+The walk is depth first: the tables of an operator, then its inputs from left to right. The numbers change with every
 change of the plan, so they only serve to talk about it. The *name* is what is stored: the operators on the way from the
 root, and the role of the table; inputs of an operator that share a name are told apart by their place.
 """
@@ -45,7 +45,7 @@ def plan_tables(root: PlanNode) -> list[PlannedTable]:
     """Return the tables of a plan, in the order of their numbers.
 
     Raises:
-        SchemaError: two tables would have one name.
+        SchemaError: two tables would have the same name.
 
     >>> scan = PlanNode("Scan", ("StreamScan",))
     >>> for table in plan_tables(PlanNode("Agg", ("HashAggCall0", "HashAggState"), (scan,))):

@@ -1,4 +1,4 @@
-"""The open tables of a space: they seal at one barrier, and forget together."""
+"""The open tables of a space, which seal at the same barrier and forget together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from objectspace.relational.vnodes import VnodeBitmap
 
 
 class OpenTable(Protocol):
-    """What a barrier asks of a table."""
+    """What a barrier needs from a table."""
 
     @property
     def name(self) -> str:
@@ -25,10 +25,10 @@ class OpenTable(Protocol):
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the table exists no more."""
+        """Whether the table no longer exists."""
 
     def check_barrier(self, epoch: int) -> None:
-        """Refuse an epoch that cannot be sealed, nor sealed once more."""
+        """Refuse an epoch that can be neither sealed nor sealed once more."""
 
     def seal(self, epoch: int) -> None:
         """Seal what was written since the last epoch, for an epoch that was checked."""
@@ -37,33 +37,33 @@ class OpenTable(Protocol):
         """Note that all of an epoch is sealed, here and in the other tables."""
 
     def reopen(self) -> None:
-        """Let the last epoch be sealed once more, where it is not durable."""
+        """Let the last epoch be sealed once more, if it is not durable."""
 
     def follow_schema(self, rows: RowStore) -> None:
-        """Take over what is stored of the table, where it is that of these rows."""
+        """Take over the stored schema of the table, if the table is on these rows."""
 
     def follow_watermarks(self, rows: RowStore) -> None:
-        """Read the watermarks again, where they are those of these rows."""
+        """Read the watermarks again, if they are those of these rows."""
 
     def drop_unsealed(self) -> None:
         """Drop what is not sealed; nothing is read."""
 
     def forget(self) -> None:
-        """Drop what is not sealed and read again what is stored."""
+        """Drop what is not sealed, and read again what is stored."""
 
     def renamed(self, name: str, new_name: str) -> None:
-        """Take a new name, where the name is its own."""
+        """Take a new name, if the old name is that of this table."""
 
     def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
-        """Return how many operations wait here to be sealed, where they are on these rows, of one of these vnodes."""
+        """Return how many operations wait to be sealed, if they are on these rows and on one of these vnodes."""
 
 
 class Registry:
-    """The open tables of one space. Those with rows that are not sealed are kept alive.
+    """The open tables of one space; those with unsealed rows are kept alive.
 
-    Tables are told of a barrier in the order in which they were opened, so that each run of a program does the same.
+    Tables are told of a barrier in the order in which they were opened, so every run of a program does the same.
 
-    ``changes`` counts what changes sealed rows, of whichever table: several tables may stand on the same rows.
+    ``changes`` counts the changes to sealed rows of any table: several tables may be on the same rows.
     """
 
     def __init__(self) -> None:
@@ -80,17 +80,17 @@ class Registry:
         self._dirty[table] = None
 
     def sealed(self, table: OpenTable) -> None:
-        """Note that a table has none any more."""
+        """Note that a table has no such rows any more."""
         self._dirty.pop(table, None)
 
     def refuse_beside(self, what: str, rows: RowStore, vnodes: VnodeBitmap | None, asks: OpenTable | None) -> None:
-        """Refuse what cannot be right while another open table has rows on the same rows that are not sealed.
+        """Refuse what cannot be right while another open table on the same rows has rows that are not sealed.
 
         Args:
             what: what is refused, for the error.
-            rows: the rows.
-            vnodes: the vnodes that it is about; all where it is ``None``.
-            asks: the table whose own rows do not count.
+            rows: the stored rows.
+            vnodes: the vnodes that it is about, or ``None`` for all.
+            asks: the table whose own unsealed rows do not count.
 
         Raises:
             CheckpointProtocolError: there is such a table.
@@ -106,18 +106,18 @@ class Registry:
                 )
 
     def note_change(self) -> None:
-        """Note that the sealed rows of a table change, or which of them it reads: open scans begin anew."""
+        """Note that a table's sealed rows change, or which of them it reads: open scans begin again."""
         self.changes += 1
 
     def seal(self, epoch: int) -> None:
         """Seal an epoch of every open table.
 
-        A table that has sealed it and was written to since seals it once more. Where a table fails none has the epoch:
-        what those before it had waiting is in the space, and belongs to the epoch that the next call seals, this one or
-        another.
+        A table that has sealed it and was written to since seals it once more. If a table fails, none has the epoch:
+        what the tables before it had waiting is in the space, and belongs to the epoch that the next call seals, this
+        one or another.
 
         Raises:
-            EpochError: one of them is further already, or was written to since and the epoch is durable.
+            EpochError: one of them is already at a later epoch, or was written to since and the epoch is durable.
         """
         tables = [table for table in self.open() if table.epoch != epoch or table in self._dirty]
         for table in tables:
@@ -135,36 +135,36 @@ class Registry:
                 table.reopen()
 
     def changed_schema(self, rows: RowStore) -> None:
-        """Have the open tables on some rows follow their schema, which was changed."""
+        """Have the open tables on some rows take over their schema, which was changed."""
         self.note_change()
         for table in self.open():
             table.follow_schema(rows)
 
     def raised_watermark(self, rows: RowStore, by: OpenTable) -> None:
-        """Have the other open tables on some rows follow their watermarks, which one has raised."""
+        """Have the other open tables on some rows take over their watermarks, which one table has raised."""
         for table in list(self._tables):
             if table is not by:
                 table.follow_watermarks(rows)
 
     def sealed_epoch(self) -> int:
-        """Return the last epoch that any open table has sealed; 0 where none has."""
+        """Return the last epoch that any open table has sealed, or 0 if none has."""
         return max((table.epoch for table in self.open()), default=0)
 
     def forget(self) -> None:
-        """Drop what no table has sealed: in all of them, before one reads what is stored, which may fail.
+        """Drop what is not sealed in all tables, before any of them reads what is stored, which may fail.
 
-        A table of which that is damaged refuses its own work from then on, and does not hold up the space.
+        A table whose stored entries are damaged refuses its own work from then on, and does not hold up the space.
         """
         self.clear_dead()
         tables = self.open()
         for table in tables:
             table.drop_unsealed()
         for table in tables:
-            with suppress(ObjectSpaceError):  # Neither an interruption, nor a failure of the file.
+            with suppress(ObjectSpaceError):  # But not an interruption or a failure of the file.
                 table.forget()
 
     def clear_dead(self) -> None:
-        """Have the tables that exist no more drop what they have not sealed: their reads ask that first."""
+        """Have tables that no longer exist drop what they have not sealed, which their reads look at first."""
         for table in [one for one in self._dirty if one.is_dropped]:
             table.drop_unsealed()
 
@@ -174,7 +174,7 @@ class Registry:
             table.renamed(name, new_name)
 
     def open(self) -> list[OpenTable]:
-        """Return the open tables in the order in which they were opened, and forget those that exist no more."""
+        """Return the open tables in the order in which they were opened, and forget those that no longer exist."""
         found = []
         for table in list(self._tables):
             if not table.is_dropped:
@@ -186,11 +186,11 @@ class Registry:
 
 
 _registries: WeakKeyDictionary[ObjectSpace, ref[Registry]] = WeakKeyDictionary()
-"""Weak both ways, as the tables of a registry refer to the space: the hooks of the space, or its tables, keep it."""
+"""Weak both ways, because a registry's tables refer to the space: the space's hooks, or its tables, keep it alive."""
 
 
 def registry_of(space: ObjectSpace) -> Registry:
-    """Return the registry of a space; a space with checkpoints tells it of them, and of rollbacks."""
+    """Return the registry of a space; a space with checkpoints tells the registry of them and of rollbacks."""
     known = _registries.get(space)
     registry = None if known is None else known()
     if registry is None:
@@ -207,13 +207,13 @@ def registry_of(space: ObjectSpace) -> Registry:
 def seal_tables(space: ObjectSpace, epoch: int) -> None:
     """Seal an epoch of every open table of a space: of all of them, or of none.
 
-    ``space.checkpoint(epoch=)`` does it by itself; call it before ``space.save(writer)``. Until the epoch is durable it
-    may be sealed again, with what was written since.
+    ``space.checkpoint(epoch=)`` does this by itself; call this function before ``space.save(writer)``. Until the epoch
+    is durable it may be sealed again, with what was written since.
 
     Raises:
-        EpochError: one of them is further already, or was written to since and the epoch is durable.
+        EpochError: one of them is already at a later epoch, or was written to since and the epoch is durable.
 
     Time: O(rows that are not sealed).
-    Dirties: one item a net operation.
+    Dirties: one item per net operation.
     """
     registry_of(space).seal(epoch)

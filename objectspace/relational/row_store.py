@@ -1,4 +1,4 @@
-"""The rows of a table as slots of a sorted dictionary: encoded keys and the texts of rows, stored as they are."""
+"""The rows of a table as slots of a sorted dictionary: encoded keys and row texts, stored as they are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from objectspace import ObjectNotFoundError, ObjectSpace
 
 
 class RowStore:
-    """What is sealed of a table.
+    """The sealed rows of a table.
 
     Args:
         space: the space of the table.
         name: the name of the table.
 
-    ``table`` is what the table is called, which its errors name.
+    ``table`` is the name of the table, used in its errors.
     """
 
     def __init__(self, space: ObjectSpace, name: str) -> None:
@@ -25,7 +25,7 @@ class RowStore:
         self._rows: Any = space.get_sorted_dictionary(name)
 
     def get(self, key: bytes) -> str | None:
-        """Return the text of a row, ``None`` where there is none. Time: O(log n)."""
+        """Return the text of a row, or ``None`` if there is none. Time: O(log n)."""
         try:
             found: str | None = self._rows.get(key)
         except ObjectNotFoundError:
@@ -33,7 +33,7 @@ class RowStore:
         return found
 
     def get_all(self, keys: Sequence[bytes]) -> list[str | None]:
-        """Return the text of each row, ``None`` where there is none. Time: O(log n) a row."""
+        """Return the text of each row, or ``None`` if there is none. Time: O(log n) per row."""
         try:
             found: list[str | None] = self._rows.get_many(keys)
         except ObjectNotFoundError:
@@ -41,17 +41,17 @@ class RowStore:
         return found
 
     def put_all(self, rows: Mapping[bytes, str]) -> None:
-        """Store rows. Time: O(log n) a row. Dirties: one item a row; for a new key also the length."""
+        """Store rows. Time: O(log n) per row. Dirties: one item per row; for a new key also the length."""
         self._rows.update(rows)
 
     def remove_all(self, keys: Sequence[bytes]) -> None:
-        """Remove rows where they are. Time: O(log n) a row. Dirties: one item a row, and the length."""
+        """Remove rows that are there. Time: O(log n) per row. Dirties: one item per row, and the length."""
         self._rows.discard_many(keys)
 
     def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, str]]:
-        """Return an iterator over (key, text) from ``start`` up to but without ``end``; an empty end is no end.
+        """Return an iterator over (key, text) from ``start`` up to but not including ``end``; an empty end is no end.
 
-        Time: O(log n) for the first row, then O(1) a row.
+        Time: O(log n) for the first row, then O(1) per row.
         """
         try:
             pages = self._rows.pages_between(start or None, end or None, (True, False), reverse)
@@ -60,25 +60,25 @@ class RowStore:
         return chain.from_iterable(pages)
 
     def all(self) -> Iterator[tuple[bytes, str]]:
-        """Return an iterator over (key, text) of all rows. Time: O(1) a row."""
+        """Return an iterator over (key, text) of all rows. Time: O(1) per row."""
         return self.between(b"", b"")
 
     def key_from(self, start: bytes) -> bytes | None:
-        """Return the first key from a key on, ``None`` where there is none. Time: O(log n)."""
+        """Return the first key from a given key on, or ``None`` if there is none. Time: O(log n)."""
         return next(self._rows.irange(start), None)
 
     @property
     def name(self) -> str:
-        """What the dictionary is called now: a rollback may have taken a change of its name back."""
+        """The current name of the dictionary: a rollback may have taken back a change of its name."""
         return str(self._rows.name)
 
     def is_that_of(self, other: RowStore) -> bool:
-        """Tell whether both are the same rows, and not rows that have their name now."""
+        """Return whether both are the same rows, not just rows that now have the same name."""
         return self._rows is other._rows
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the dictionary exists no more."""
+        """Whether the dictionary no longer exists."""
         try:
             self.refuse_dead()
         except ObjectNotFoundError:
@@ -86,7 +86,7 @@ class RowStore:
         return False
 
     def refuse_dead(self) -> None:
-        """Refuse all work where the dictionary is deleted or its space is closed."""
+        """Refuse all work if the dictionary is deleted or its space is closed."""
         try:
             self._rows.is_raw  # noqa: B018 - It refuses whatever it is asked; a property costs least.
         except ObjectNotFoundError:
@@ -101,12 +101,12 @@ class RowStore:
 
 
 def may_hold_rows(kind: str | None, codec: str | None) -> bool:
-    """Tell whether an object can be that of a table by its entry in the index: a raw sorted dictionary.
+    """Return whether an object can be a table's, judged by its entry in the index: a raw sorted dictionary.
 
     >>> may_hold_rows("SortedDictionary", '{"raw":true}'), may_hold_rows("SortedDictionary", "{}")
     (True, False)
     """
-    return kind == "SortedDictionary" and codec != "{}"  # What is damaged is refused by whoever reads it.
+    return kind == "SortedDictionary" and codec != "{}"  # A damaged entry is refused by whoever reads it.
 
 
 def slot_of(key: bytes) -> Any:

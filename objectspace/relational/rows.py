@@ -1,8 +1,8 @@
-"""Rows as text: a JSON array of the number of its layout and the values.
+"""Rows as text: a JSON array of the number of the row's layout and the values.
 
 A *layout* is the list of column ids that a row was written with. A schema that has changed has more than one, and old
-rows stay as they are: a column that is not in the layout of a row takes its default, one that is in no schema any more
-is passed over, a renamed one is found by its id, and a widened one reads the narrower value::
+rows stay as they are: a column that is not in the layout of a row takes its default, one that is no longer in the
+schema is skipped, a renamed one is found by its id, and a widened one reads the narrower value::
 
     layout 0: (k, v)         [0,7,"a"]         read with (k, v, w int64 default 5):    (7, "a", 5)
     layout 1: (k, v, w)      [1,8,"b",6]                                               (8, "b", 6)
@@ -30,7 +30,7 @@ Layout = tuple[int, ...]
 """The ids of the columns of a stored row."""
 
 StoredRows = Callable[[], Iterable[tuple[Any, Any]]]
-"""What returns (encoded key, text) of the rows of a table."""
+"""A function that returns (encoded key, text) of the rows of a table."""
 
 
 class RowCodec:
@@ -38,9 +38,9 @@ class RowCodec:
 
     Args:
         schema: the schema to read and write with.
-        layouts: the layouts of stored rows, by their numbers; the layout of the schema is added where it is new.
+        layouts: the layouts of stored rows, by their numbers; the layout of the schema is added if it is new.
         table: the name of the table, for errors.
-        stored: what returns its rows as they are stored, from which the key of a damaged one is found.
+        stored: a function that returns its rows as they are stored, used to find the key of a damaged row.
 
     >>> from objectspace.relational import Column
     >>> codec = RowCodec(TableSchema([Column("k", "int64"), Column("v", "date")], ["k"]))
@@ -80,7 +80,7 @@ class RowCodec:
             raise RowError(f"a row cannot be stored: {error}; the row is {row!r:.200}") from None
 
     def encode_all(self, rows: Sequence[Row]) -> list[str]:
-        """Return the texts of many checked rows. Time: a third of that of as many single ones.
+        """Return the texts of many checked rows. Time: a third of that of as many single calls.
 
         Raises:
             RowError: a value has no text.
@@ -104,7 +104,7 @@ class RowCodec:
         """Return the row of a text, with the columns of the schema.
 
         Raises:
-            DamagedObjectError: the text is that of no row.
+            DamagedObjectError: the text is not that of a row.
         """
         try:
             cells = orjson.loads(text)
@@ -119,15 +119,15 @@ class RowCodec:
             raise self._damaged(text, error) from error
 
     def decode_all(self, texts: Sequence[str]) -> list[Row]:
-        """Return the rows of many texts. Time: half of that of as many single ones.
+        """Return the rows of many texts. Time: half of that of as many single calls.
 
         Raises:
-            DamagedObjectError: one of the texts is that of no row.
+            DamagedObjectError: one of the texts is not that of a row.
         """
         try:
             return self._decoded(texts)
         except DAMAGE:
-            return list(map(self.decode, texts))  # The one that is damaged says so.
+            return list(map(self.decode, texts))  # Decoding the damaged one raises.
 
     def _decoded(self, texts: Sequence[str]) -> list[Row]:
         rows = self._parsed(texts)
@@ -142,18 +142,18 @@ class RowCodec:
         """Return the cells of some columns of many rows, column by column.
 
         Raises:
-            DamagedObjectError: one of the texts is that of no row.
+            DamagedObjectError: one of the texts is not that of a row.
         """
         try:
             rows = self._parsed(texts)
             return [[row[place + 1] for row in rows] for place in places]
         except DAMAGE:
             for text in texts:
-                self.decode(text)  # The one that is damaged says so.
+                self.decode(text)  # Decoding the damaged one raises.
             raise
 
     def same(self, one: str, other: str) -> bool:
-        """Tell whether two texts stand for rows that are equal in SQL: 1.0 and 1.00, 0.0 and -0.0 are."""
+        """Return whether two texts stand for rows that are equal in SQL: 1.0 and 1.00, 0.0 and -0.0 are."""
         if one == other:
             return True
         if not self._is_inexact and one.startswith(f"[{self.current},") and other.startswith(f"[{self.current},"):
@@ -161,7 +161,7 @@ class RowCodec:
         return self.schema.equal(self.decode(one), self.decode(other))
 
     def _cells(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return many rows as JSON can say them, without their layout."""
+        """Return many rows in values that JSON can hold, without their layout."""
         finite = [place for place in self._floats if _are_finite(map(itemgetter(place - 1), rows))]
         to = [(place, cell) for place, cell in self._to if place not in finite]
         if not to:
@@ -174,7 +174,7 @@ class RowCodec:
     def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
         rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
         if len(rows) != len(texts):
-            rows = list(map(orjson.loads, texts))  # One that is damaged holds more than a row.
+            rows = list(map(orjson.loads, texts))  # A damaged one holds more than a row.
         if {cells[0] for cells in rows} - {self.current}:
             rows = [cells if cells[0] == self.current else self._fitted(cells) for cells in rows]
         return rows
@@ -203,24 +203,24 @@ class RowCodec:
                 fitted.append(stored[own])
             else:
                 cell = to_cell(column.type)
-                # A copy each time where somebody could change it in place.
+                # A new copy each time if it could be changed in place.
                 default = deepcopy(column.default) if column.type.is_nested else column.default
                 fitted.append(cell(default) if cell else default)
         return fitted
 
 
 def _are_finite(numbers: Iterable[float | None]) -> bool:
-    """Tell whether all numbers that are there are finite; not where they are so great that their sum is not."""
+    """Return whether all numbers that are there are finite; false also if they are so great that their sum is not."""
     return math.isfinite(sum(filter(None, numbers)))
 
 
 def _present(cells: Iterable[Cell | None]) -> list[tuple[int, Cell]]:
-    """Return the place in a stored row of each column that needs a conversion, with it."""
+    """Return the place in a stored row of each column that needs a conversion, with the conversion."""
     return [(place, cell) for place, cell in enumerate(cells, 1) if cell is not None]
 
 
 def _has_other_spellings(kind: DataType) -> bool:
-    """Tell whether equal values of a type may have different texts."""
+    """Return whether equal values of a type may have different texts."""
     if kind.element is not None:
         return _has_other_spellings(kind.element)
     return kind.kind in ("float32", "float64", "decimal") or any(
@@ -231,4 +231,4 @@ def _has_other_spellings(kind: DataType) -> bool:
 _FLOATS = frozenset({"float32", "float64"})
 
 _AS_THEY_ARE = frozenset({float, type(None)})
-"""The cells of a column of floats that are its values already: those that are not finite are text."""
+"""The cells of a column of floats that are already its values: those that are not finite are text."""

@@ -1,4 +1,4 @@
-"""What a table looks like: columns with types, and a primary key with an order for each of its columns."""
+"""The shape of a table: columns with types, and a primary key with an order for each of its columns."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Column:
         name: its name.
         type: its type, as text such as ``"int64"`` or ``"list<string>"``.
         nullable: whether it takes ``None``.
-        default: what rows that were stored before the column was added hold in it.
-        id: what the column keeps when it is renamed; a stored table gives one to each of its columns, and a column
-            without any is looked for by name.
-        former_names: what it was called before, last name first: a table that has it under one of these renames it.
+        default: the value that rows stored before the column was added have in it.
+        id: a number that the column keeps when it is renamed; a stored table gives one to each of its columns, and a
+            column without an id is found by name.
+        former_names: its earlier names, the last one first: a table that has it under one of these names renames it.
 
     >>> Column("price", "numeric").type.kind
     'decimal'
@@ -65,7 +65,7 @@ class Column:
         return f"{self.name} {self.type}{'' if self.nullable else ' not null'}"
 
     def check(self) -> Check:
-        """Return what gives a value of the column its one form, or raises :class:`BadValue`."""
+        """Return a function that gives a value of the column its one form, or raises :class:`BadValue`."""
         inner, nullable = checker(self.type), self.nullable
 
         def _check(value: Any) -> Any:
@@ -86,16 +86,16 @@ class TableSchema:
 
     Args:
         columns: the columns, in the order of the values of a row.
-        primary_key: the key columns; columns may be repeated, and a table without any holds one row.
+        primary_key: the key columns; columns may be repeated, and a table without key columns holds one row.
         watermark_column: the column that watermarks are about.
-        distribution_key: the columns of the key whose hash is the vnode of a row; the table is then distributed.
+        distribution_key: the key columns whose hash is the vnode of a row; the table is then distributed.
         vnode_column: instead, the column that holds the vnode.
-        last_id: the greatest id that a column of the table ever had, so that none is used again.
-        dropped_ids: the ids of columns that were dropped: a new one of the same name is another column.
+        last_id: the greatest id that a column of the table ever had, so no id is used twice.
+        dropped_ids: the ids of columns that were dropped: a new column of the same name is a different column.
 
-    ``ids`` are those of the columns: numbers by which rows that are stored name them.
-    ``equal(one, other)`` tells whether two checked rows are equal in SQL, where NaN is NaN; ``alike(one, other)``
-    whether they are in one spelling too, which 1.0 and 1.00 are not.
+    ``ids`` are the ids of the columns: numbers by which stored rows name them. ``equal(one, other)`` tells whether two
+    checked rows are equal in SQL, where NaN is NaN; ``alike(one, other)`` tells whether they are also spelled alike,
+    which 1.0 and 1.00 are not.
 
     Raises:
         SchemaError: a column is named twice, or does not exist.
@@ -149,7 +149,7 @@ class TableSchema:
         self._are_equal_keys = equality([self.columns[place].type for place in self.key_places])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process as what the schema was made of."""
+        """Pickle the schema as the arguments that it was made from."""
         roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id, self.dropped_ids)
         return (_remade, (self.columns, self.primary_key, *roles))
 
@@ -172,13 +172,13 @@ class TableSchema:
         return self.columns[self.place_of(name)]
 
     def same_key(self, one: Row, other: Row) -> bool:
-        """Tell whether two checked rows have the same primary key."""
+        """Return whether two checked rows have the same primary key."""
         return self._are_equal_keys(self.key_of(one), self.key_of(other))
 
     def encode_keys(self, rows: Sequence[Row]) -> list[bytes]:
         """Return the encoded primary keys of checked rows: bytes that compare as the keys do.
 
-        Time: O(rows), a third of that of as many single ones, and less where pyarrow is loaded.
+        Time: O(rows), a third of that of as many single calls, and less if pyarrow is loaded.
 
         >>> schema = TableSchema([Column("k", "int16")], ["k desc"])
         >>> [key.hex(" ") for key in schema.encode_keys([(1,), (-1,)])]
@@ -190,7 +190,7 @@ class TableSchema:
 
     @cached_property
     def encode_columns(self) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
-        """Encodes the checked values of the primary key of many rows, given column by column, one at least."""
+        """Encodes the checked primary key values of many rows, given column by column, at least one column."""
         kinds = [self.columns[place].type for place in self.key_places]
         return keys_encoder(kinds, [order for _, order in self.primary_key])
 
@@ -226,9 +226,9 @@ class TableSchema:
         """Return key values in their one form.
 
         Args:
-            values: the values of the leading key columns, of all of them where ``whole``; any of them may be ``None``.
+            values: the values of the leading key columns, or of all of them if ``whole``; any of them may be ``None``.
             whole: whether it must be the whole key.
-            skip: how many key columns come before.
+            skip: how many key columns to skip before them.
 
         Raises:
             RowError: there are too few or too many, or one does not fit.
@@ -257,7 +257,7 @@ class TableSchema:
         return keys if self._are_keys_in_form(keys) else list(map(self.check_key, keys))  # type: ignore[return-value]
 
     def why_not_evolved_from(self, old: TableSchema) -> str:
-        """Return why rows of an older schema cannot be read with this one; empty where they can."""
+        """Return why rows of an older schema cannot be read with this one; empty if they can."""
         mine = dict(zip(self.ids, self.columns))
         for own, column in zip(old.ids, old.columns):
             if own in mine and not can_widen(column.type, mine[own].type):
@@ -279,11 +279,11 @@ class TableSchema:
         return ""
 
     def difference_to(self, other: TableSchema, said: tuple[str, str] = ("stored", "wanted")) -> str:
-        """Return how a schema differs from another one: which columns, with both types, and which roles.
+        """Return how the schema differs from another one: which columns, with both types, and which roles.
 
         Args:
             other: the other schema.
-            said: what to call this one, and the other one.
+            said: what to call this schema and the other one.
 
         >>> schema = TableSchema([Column("k", "int64"), Column("v", "string")], ["k"])
         >>> schema.difference_to(TableSchema([Column("k", "int64"), Column("w", "int16", nullable=True)], ["k"]))
@@ -296,7 +296,7 @@ class TableSchema:
         return "; ".join(found) or "columns of one name are not the same: one was dropped, and another one added"
 
     def key_shape(self) -> list[Any]:
-        """Return what decides the bytes of a key: ids, types and orders."""
+        """Return everything that decides the bytes of a key: ids, types and orders."""
         return [
             (self.ids[place], str(self.columns[place].type), str(order))
             for place, (_, order) in zip(self.key_places, self.primary_key, strict=True)
@@ -330,7 +330,7 @@ class TableSchema:
         return self._changed([changed if column.name == name else column for column in self.columns], {name: new_name})
 
     def widened(self, name: str, kind: str | DataType) -> TableSchema:
-        """Return the schema with a wider type for a column: every stored value must be a value of it."""
+        """Return the schema with a wider type for a column, which must hold every stored value."""
         old, new = self.column(name), parse_type(kind)
         if not can_widen(old.type, new):
             raise SchemaError(f"column {name!r} cannot be widened from {old.type} to {new}: some values would not fit")
@@ -341,10 +341,10 @@ class TableSchema:
         return self._settled(self.ids, self.last_id)
 
     def with_ids_of(self, stored: TableSchema) -> TableSchema:
-        """Return the schema with the column ids of a stored one: by name, where a column has none of its own.
+        """Return the schema with the column ids of a stored one, by name for columns that have no id of their own.
 
         Raises:
-            SchemaError: the stored one has both the name of a column and a former one.
+            SchemaError: the stored one has both the name of a column and one of its former names.
         """
         given = {column.id for column in self.columns} - {0}
         free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
@@ -354,7 +354,7 @@ class TableSchema:
         return self._settled([own or next(fresh) for own in found], stored.last_id)
 
     def has_ids_of(self, stored: TableSchema) -> bool:
-        """Tell whether columns that were given ids have them in a stored schema of the same columns too."""
+        """Return whether columns that were given ids have the same ids in a stored schema of the same columns."""
         pairs = zip(self.columns, stored.columns, strict=True)
         return all(own.id == there.id or (not own.id and there.id not in self.dropped_ids) for own, there in pairs)
 
@@ -395,29 +395,29 @@ class TableSchema:
         )
 
     def to_arrow(self) -> pa.Schema:
-        """Return the schema as Arrow's. It takes pyarrow."""
+        """Return the schema as an Arrow schema. Requires pyarrow."""
         from objectspace.relational import arrow
 
         return arrow.to_schema(self)
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, primary_key: Sequence[KeyPart] = (), **roles: Any) -> TableSchema:
-        """Return the schema with the columns of Arrow's. It takes pyarrow.
+        """Return a schema with the columns of an Arrow schema. Requires pyarrow.
 
         Args:
-            schema: Arrow's schema.
+            schema: the Arrow schema.
             primary_key: the key columns.
-            roles: what else :class:`TableSchema` takes.
+            roles: further arguments of :class:`TableSchema`.
 
         Raises:
-            SchemaError: a type of Arrow has no match.
+            SchemaError: an Arrow type has no match.
         """
         from objectspace.relational import arrow
 
         return cls(arrow.columns_of(schema), primary_key, **roles)
 
     def to_spark(self) -> dict[str, Any]:
-        """Return the schema as the JSON value of Spark's: pass it to ``StructType.fromJson``.
+        """Return the JSON value of the Spark schema, to pass to ``StructType.fromJson``.
 
         >>> TableSchema([Column("k", "int32")]).to_spark()["fields"][0]["type"]
         'integer'
@@ -428,15 +428,15 @@ class TableSchema:
 
     @classmethod
     def from_spark(cls, struct: Any, primary_key: Sequence[KeyPart] = (), **roles: Any) -> TableSchema:
-        """Return the schema with the columns of a Spark ``StructType``, or of its JSON value.
+        """Return a schema with the columns of a Spark ``StructType``, or of its JSON value.
 
         Args:
             struct: the ``StructType``.
             primary_key: the key columns.
-            roles: what else :class:`TableSchema` takes.
+            roles: further arguments of :class:`TableSchema`.
 
         Raises:
-            SchemaError: a type of Spark has no match.
+            SchemaError: a Spark type has no match.
         """
         from objectspace.relational import spark_types
 
@@ -468,7 +468,7 @@ class TableSchema:
         return columns, self.primary_key, self.watermark_column, self.distribution_key, self.vnode_column
 
     def _settled(self, ids: Sequence[int], last_id: int) -> TableSchema:
-        """Return the schema with these ids, and nothing of how it came to be; the rest follows from names and types."""
+        """Return the schema with these ids and without its history; the rest follows from names and types."""
         columns = [replace(column, id=own, former_names=()) for own, column in zip(ids, self.columns, strict=True)]
         made = object.__new__(TableSchema)
         vars(made).update(vars(self), columns=tuple(columns), ids=tuple(ids), dropped_ids=frozenset())
@@ -546,7 +546,7 @@ class TableSchema:
 
 
 def _ids_of(columns: tuple[Column, ...]) -> tuple[int, ...]:
-    """Return the ids of columns: those that have none are numbered."""
+    """Return the ids of columns; columns that have none are numbered."""
     taken = {column.id for column in columns} - {0}
     if len(taken) < sum(1 for column in columns if column.id):
         raise SchemaError("two columns have the same id")
@@ -555,12 +555,12 @@ def _ids_of(columns: tuple[Column, ...]) -> tuple[int, ...]:
 
 
 def _is_itself(column: Column) -> bool:
-    """Tell whether a column is looked for under no other name than its own."""
+    """Return whether a column is looked for only under its own name."""
     return bool(column.id) or not column.former_names
 
 
 def _id_by_names(column: Column, free: dict[str, int]) -> int:
-    """Take the id of a stored column that has one of the names of a column; 0 where there is none."""
+    """Take the id of a stored column that has one of the names of a column, or 0 if there is none."""
     there = [name for name in (column.name, *column.former_names) if name in free]
     if len(there) > 1:
         raise SchemaError(
@@ -571,7 +571,7 @@ def _id_by_names(column: Column, free: dict[str, int]) -> int:
 
 
 def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Row]:
-    """Return what picks the values at some places of a row."""
+    """Return a function that picks the values at some places of a row."""
     if len(places) == 1:
         (only,) = places
         return lambda row: (row[only],)
@@ -599,11 +599,11 @@ def _remade(
 
 
 def differing(one: Mapping[str, object], other: Mapping[str, object], said: tuple[str, str]) -> list[str]:
-    """Return what to say of the columns that differ.
+    """Return what to say about the columns that differ.
 
     Args:
-        one: what the columns of the one side are, by their names.
-        other: what those of the other side are.
+        one: descriptions of the columns of one side, by their names.
+        other: those of the other side.
         said: what to call the sides.
     """
     if one == other and list(one) != list(other):

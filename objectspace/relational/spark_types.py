@@ -1,4 +1,4 @@
-"""Spark's schemas as JSON, so that this layer needs no Spark: ``StructType.fromJson`` and ``jsonValue`` speak it."""
+"""Spark's schemas as JSON, so this layer needs no Spark: ``StructType.fromJson`` and ``jsonValue`` use this form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FROM_SPARK = {spark: kind for kind, spark in _TO_SPARK.items()} | {"byte": "int
 
 
 _COLLATIONS = "__COLLATIONS"
-"""Under which Spark keeps the collations of a column in its metadata."""
+"""The key under which Spark keeps the collations of a column in its metadata."""
 
 
 def to_struct(columns: Iterable[Column]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def columns_of(struct: Mapping[str, Any]) -> list[Column]:
 
 
 def _kind_of(field: Mapping[str, Any]) -> DataType:
-    """Return the type of a field, and say which it is where there is none."""
+    """Return the type of a field; if there is none, the error names the field."""
     try:
         found = _kind(field["type"])
     except SchemaError as error:

@@ -41,16 +41,16 @@ from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
 from objectspace.relational.watermarks import used_bits
 
 HIDDEN_ROWS = 1024
-"""How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
+"""How many rows below the watermark a commit removes, plus twice as many as it writes; the rest stays hidden."""
 
 _MOST_WAITING = 4096
-"""How many inserted rows wait at most to be encoded together."""
+"""The most inserted rows that wait to be encoded together."""
 
 _LAST_EPOCH = 2**63 - 1
 """The greatest epoch that a checkpoint can have."""
 
 _MOST_DECODED = 256
-"""How many rows a scan decodes together at most."""
+"""The most rows that a scan decodes together."""
 
 
 RowLike = Sequence[Any] | Mapping[str, Any]
@@ -70,26 +70,26 @@ class StateTable:
     """A table in an object space, created or opened by its name.
 
     What is written stays in the MemTable until the epoch is sealed, by :meth:`commit` or by
-    ``space.checkpoint(epoch=)``, which seals every open table of the space and makes all durable at once. Reads see
-    what is written at once. Of several handles on the same rows only one has rows that are not sealed: another one's
-    write is refused then, unless it owns other vnodes. Where one changes the schema each of them has the new one at
-    once: its reads show the table as it is now, and rows of the old form are refused.
+    ``space.checkpoint(epoch=)``, which seals every open table of the space and makes them all durable at once. Reads
+    see writes immediately. Only one of several handles on the same rows can have unsealed rows: meanwhile writes
+    through another handle are refused, unless it owns other vnodes. If one handle changes the schema, all of them have
+    the new one at once: their reads show the table as it is now, and rows of the old form are refused.
 
     Args:
         space: the space.
         name: the name of the table, which is also that of the sorted dictionary that holds its rows.
-        schema: its schema; may be left out for a table that exists.
-        consistency: ``"strict"`` checks every operation against memory and storage, at the call; ``"trusted"`` relies
-            on the caller to be consistent; ``"blind"`` overwrites.
-        vnodes: of a distributed table, the vnodes that this instance owns; all by default: where a column names them,
+        schema: its schema; may be omitted for a table that exists.
+        consistency: ``"strict"`` checks every operation against memory and storage when it is called; ``"trusted"``
+            relies on the caller to be consistent; ``"blind"`` overwrites.
+        vnodes: the vnodes of a distributed table that this instance owns; all by default, or, if a column names them,
             those below 256 and those that are in use.
-        evolve: whether a stored table takes ``schema`` over where it is another one.
+        evolve: whether a stored table takes over ``schema`` if its own differs.
 
     Raises:
         SchemaMismatchError: the table is stored with another schema.
-        RowError: the column does not hold a watermark that is stored.
-        CheckpointProtocolError: the schema would change while another handle of the same vnodes has rows that are not
-            sealed; a write raises it, too.
+        RowError: the watermark column cannot hold a watermark that is stored.
+        CheckpointProtocolError: the schema would change while another handle of the same vnodes has unsealed rows; a
+            write raises it too.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.relational import Column
@@ -115,7 +115,7 @@ class StateTable:
             raise SchemaError(f"table {name!r}: the schema is {schema!r:.80}: expected a TableSchema")
         memtable, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
         if schema is not None:
-            _key_space(name, schema, owned)  # What is refused leaves no table behind.
+            _key_space(name, schema, owned)  # A refusal leaves no table behind.
         self._record = open_record(space, name, schema, vnodes=owned, evolve=evolve)
         self._space, self._registry = space, registry_of(space)
         self._rows = RowStore(space, name)
@@ -142,7 +142,7 @@ class StateTable:
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the table; where another handle changes it, it is the new one."""
+        """The schema of the table; if another handle changes it, the new one."""
         return self._record.schema
 
     @property
@@ -152,7 +152,7 @@ class StateTable:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the table exists no more: it was dropped, or its creation was rolled back."""
+        """Whether the table no longer exists: it was dropped, or its creation was rolled back."""
         return self._rows.is_deleted
 
     @property
@@ -167,11 +167,11 @@ class StateTable:
 
     @property
     def watermark(self) -> Any:
-        """The greatest committed watermark of the owned vnodes, ``None`` where there is none."""
+        """The greatest committed watermark of the owned vnodes, or ``None`` if there is none."""
         return max((mark for mark in self._seen.marks.values() if mark is not None), default=None)
 
     def get_row(self, key: Sequence[Any]) -> Row | None:
-        """Return the row of a whole primary key, ``None`` where there is none.
+        """Return the row of a whole primary key, or ``None`` if there is none.
 
         Raises:
             RowError: the key does not fit the schema.
@@ -184,7 +184,7 @@ class StateTable:
 
     @collecting_seldom()
     def get_rows(self, keys: Iterable[Sequence[Any]]) -> list[Row | None]:
-        """Return the rows of many whole primary keys, ``None`` where there is none: quicker than one by one.
+        """Return the row of each of many whole primary keys, or ``None`` if there is none: faster than one by one.
 
         Raises:
             RowError: a key does not fit the schema.
@@ -211,7 +211,7 @@ class StateTable:
         return [None if row is None or hides(key, row) else row for key, row in zip(encoded, found)]
 
     def exists(self, key: Sequence[Any]) -> bool:
-        """Tell whether there is a row of a whole primary key; the same as :meth:`get_row` without decoding."""
+        """Return whether there is a row with a whole primary key, like :meth:`get_row` without decoding."""
         return self._visible_text(self._keys.key(self._checked_key(key))) is not None
 
     def scan(
@@ -224,25 +224,26 @@ class StateTable:
         *,
         vnode: int | None = None,
     ) -> Iterator[Row]:
-        """Return an iterator over rows in key order, of a distributed table merged over the owned vnodes.
+        """Return an iterator over rows in key order; a distributed table is merged over the owned vnodes.
 
         Args:
-            prefix: values of the leading key columns that all rows have.
-            lower: where to begin in key order: values of the key columns that follow; fewer than all stand for the
-                whole group of keys that begin with them, and ``None`` among them for NULL.
+            prefix: values of the leading key columns, which all rows have.
+            lower: where to begin in key order: values of the key columns after the prefix; fewer than all stand for the
+                whole group of keys that begin with them, and ``None`` stands for NULL.
             upper: where to end, likewise. On a descending column the greater value is the lower bound.
             inclusive: whether the bounds themselves belong to the range.
             reverse: whether to go backwards.
-            vnode: of a distributed table, only this vnode.
+            vnode: read only this vnode of a distributed table.
 
         Raises:
             RowError: a value does not fit the schema.
             VnodeNotOwnedError: the prefix belongs to a vnode of another instance.
 
-        A scan that is open while an epoch is sealed, the space rolled back, or the schema changed, goes on after its
-        last key with the rows that there are then; some rows that follow may be read already, as they were.
+        A scan that is open while an epoch is sealed, the space is rolled back, or the schema is changed continues after
+        its last key with the rows that are there then; some of the rows that follow may have been read ahead, as they
+        were.
 
-        Time: O(log n) for the first row, then O(1) a row.
+        Time: O(log n) for the first row, then O(1) per row.
         """
         if inclusive is not INCLUSIVE:
             check_inclusive(self.name, inclusive)
@@ -253,17 +254,17 @@ class StateTable:
     def scan_all(
         self, prefixes: Sequence[Sequence[Any]], bounds: Sequence[tuple[Bound, Bound]] | None = None
     ) -> list[list[Row]]:
-        """Return the rows below each of some prefixes, in key order: quicker than one scan after the other.
+        """Return the rows below each of some prefixes, in key order: faster than separate scans.
 
         Args:
             prefixes: values of the leading key columns.
-            bounds: for each prefix where to begin and where to end, both included, as in :meth:`scan`.
+            bounds: for each prefix, where to begin and where to end, both included, as in :meth:`scan`.
 
         Raises:
             RowError: a value does not fit the schema.
             VnodeNotOwnedError: a prefix belongs to a vnode of another instance.
 
-        Time: O(log n) a prefix and O(1) a row.
+        Time: O(log n) per prefix and O(1) per row.
         """
         found = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
         spans = [self._span(prefix, *bound) for prefix, bound in found]
@@ -289,11 +290,11 @@ class StateTable:
         return _Span(group, bounds[0], bounds[1], inclusive, vnode)
 
     def insert_row(self, row: RowLike) -> None:
-        """Insert a row; where a row of its key is there, a blind or trusted table overwrites it.
+        """Insert a row; if a row with its key is there, a blind or trusted table overwrites it.
 
         Raises:
             RowError: the row does not fit the schema.
-            InconsistentOperationError: the table is strict and has a row of this key.
+            InconsistentOperationError: the table is strict and has a row with this key.
             VnodeNotOwnedError: the row belongs to a vnode of another instance.
 
         Time: O(1), in a strict table O(log n).
@@ -309,15 +310,16 @@ class StateTable:
 
     @collecting_seldom()
     def insert_rows(self, rows: Iterable[RowLike]) -> None:
-        """Insert many rows: the same as :meth:`insert_row` for each, and quicker where the table is blind.
+        """Insert many rows: the same as :meth:`insert_row` for each, and faster if the table is blind.
 
         Raises:
             RowError: a row does not fit the schema; no row is inserted then.
-            InconsistentOperationError: the table is strict and has a row of a key; the rows before it are inserted.
+            InconsistentOperationError: the table is strict and has a row with one of the keys; the rows before are
+                inserted.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
 
         Time: O(rows), in a strict table O(rows · log n).
-        Dirties: at the commit one item a row.
+        Dirties: at the commit one item per row.
         """
         checked = self._all_checked(list(rows))
         if not self._is_strict:
@@ -328,19 +330,19 @@ class StateTable:
 
     @collecting_seldom()
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
-        """Apply changes one after the other: pairs (whether the row comes, the row); quicker than one by one.
+        """Apply changes in order: pairs (whether the row comes, the row); faster than separate calls.
 
         Returns:
             the keys of the rows: bytes that compare as the rows do in the table.
 
         Raises:
             RowError: a row does not fit the schema; nothing is applied then.
-            InconsistentOperationError: the table is strict, and a change contradicts what it holds; those before it
-                are applied.
+            InconsistentOperationError: the table is strict and a change contradicts what it holds; the changes before
+                it are applied.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
 
         Time: O(rows), in a strict table O(rows · log n).
-        Dirties: at the commit one item a net change.
+        Dirties: at the commit one item per net change.
         """
         found = list(changes)
         checked = self._all_checked([row for _, row in found])
@@ -352,11 +354,11 @@ class StateTable:
         return self._keys.of_rows(checked)
 
     def delete_row(self, old: RowLike) -> None:
-        """Delete a row, given whole.
+        """Delete a row, which is given whole.
 
         Raises:
             RowError: the row does not fit the schema.
-            InconsistentOperationError: the table is strict, and has no row of this key or another one.
+            InconsistentOperationError: the table is strict and has no row with this key, or a different one.
             VnodeNotOwnedError: the row belongs to a vnode of another instance.
 
         Time: O(1), in a strict table O(log n).
@@ -369,11 +371,11 @@ class StateTable:
 
         Raises:
             RowError: a row does not fit the schema, or the keys differ.
-            InconsistentOperationError: the table is strict, and has no row of this key or another one.
+            InconsistentOperationError: the table is strict and has no row with this key, or a different one.
             VnodeNotOwnedError: the row belongs to a vnode of another instance.
 
         Time: O(1), in a strict table O(log n).
-        Dirties: at the commit one item; nothing where the rows are equal.
+        Dirties: at the commit one item; nothing if the rows are equal.
         """
         before, after = self._checked(old), self._checked(new)
         key = self._key_of(before)
@@ -397,7 +399,7 @@ class StateTable:
         """Apply a chunk of the change log, row by row in order: ``-`` and ``U-`` delete, ``+`` and ``U+`` insert.
 
         Args:
-            chunk: a :class:`Chunk`, or pairs (operation, row); a third element ``False`` marks a row to pass over.
+            chunk: a :class:`Chunk`, or pairs (operation, row); a third element ``False`` marks a row to skip.
 
         Raises:
             RowError: a row does not fit the schema.
@@ -408,7 +410,7 @@ class StateTable:
         An error leaves the table as it was before the chunk.
 
         Time: O(rows), in a strict table O(rows · log n).
-        Dirties: at the commit one item a net operation.
+        Dirties: at the commit one item per net operation.
         """
         if not isinstance(chunk, Iterable):
             raise RowError(f"table {self.name!r}: a chunk is a Chunk or pairs (operation, row): found {chunk!r:.80}")
@@ -434,19 +436,19 @@ class StateTable:
     def operations(self) -> Iterator[tuple[Kind, Row | None, Row | None]]:
         """Yield (kind, old row, new row) of the net operations that are not sealed yet, in key order.
 
-        Of a distributed table they come one vnode after the other.
+        For a distributed table they come vnode by vnode.
 
-        The old row is what is stored; a blind table does not know it for an insert.
+        The old row is the stored one; a blind table does not know it for an insert.
         """
         decode = self._codec.decode
         for _, (kind, old, new) in self._buffer.items():
             yield kind, None if old is None else decode(old), None if new is None else decode(new)
 
     def update_watermark(self, value: Any) -> None:
-        """Promise that no row with a smaller value in the watermark column is touched any more.
+        """Promise that no row with a smaller value in the watermark column will be touched any more.
 
-        From the next commit on such rows are hidden from every read, and what is written there is passed over (and
-        counted in ``late_rows``). A watermark that goes backwards is ignored.
+        From the next commit on, such rows are hidden from every read, and writes to them are dropped and counted in
+        ``late_rows``. A watermark that goes backwards is ignored.
 
         Raises:
             RowError: the schema names no watermark column, or the value does not fit it or is NaN.
@@ -475,8 +477,8 @@ class StateTable:
         """Refuse an epoch that cannot be sealed.
 
         Raises:
-            EpochError: it is not after the last one, or no whole number of 64 bits.
-            ObjectNotFoundError: the table is gone: dropped, or made after what the space was rolled back to.
+            EpochError: it is not after the last one, or not a whole number of 64 bits.
+            ObjectNotFoundError: the table is gone: it was dropped, or its creation was rolled back.
         """
         self._rows.refuse_dead()
         if not isinstance(epoch, int) or isinstance(epoch, bool):
@@ -493,12 +495,13 @@ class StateTable:
             )
 
     def check_barrier(self, epoch: int) -> None:
-        """Do :meth:`check_epoch`, but take the last epoch once more until it is durable.
+        """Check an epoch like :meth:`check_epoch`, but accept the last epoch once more until it is durable.
 
-        What was written after it was sealed belongs to its checkpoint too, as that of a checkpoint that failed and is
+        What was written after it was sealed belongs to its checkpoint too, for example when a failed checkpoint is
         tried again.
         """
-        # An epoch 0 may be stored or not, as 0 also stands for none: a store that has one takes no second.
+        # Epoch 0 may be stored or not, because 0 also stands for none: a store that has an epoch 0 refuses a second
+        # one.
         is_durable = epoch != 0 and epoch <= self._space.last_epoch
         if type(epoch) is not int or epoch != self._epoch or is_durable:
             self.check_epoch(epoch)
@@ -511,7 +514,7 @@ class StateTable:
             EpochError: it is not after the last epoch sealed.
 
         Time: O(net operations · log n).
-        Dirties: one item a net operation, and the length.
+        Dirties: one item per net operation, and the length.
         """
         self.check_epoch(epoch)
         self.seal(epoch)
@@ -519,7 +522,7 @@ class StateTable:
 
     @collecting_seldom()
     def seal(self, epoch: int) -> None:
-        """Do the work of :meth:`commit` for an epoch that was checked; a barrier of the space does it by itself."""
+        """Do the work of :meth:`commit` for a checked epoch; a barrier of the space does this by itself."""
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
         self._registry.note_change()
@@ -539,18 +542,18 @@ class StateTable:
         self._epoch = min(self._epoch, self._space.last_epoch)
 
     def vacuum(self) -> int:
-        """Remove every sealed row below the watermark, and return how many they were.
+        """Remove every sealed row below the watermark, and return how many there were.
 
-        Time: O(rows below it) where the watermark column leads the key, else O(n).
-        Dirties: one item a row.
+        Time: O(rows below it) if the watermark column leads the key, otherwise O(n).
+        Dirties: one item per row.
         """
         return self._remove_hidden(None)
 
     def update_vnodes(self, vnodes: Iterable[int]) -> bool:
-        """Own other vnodes from now on; only right after a commit.
+        """Own other vnodes from now on; allowed only right after a commit.
 
         Returns:
-            whether a cache of rows by key must be cleared: where a vnode was gained.
+            whether a cache of rows by key must be cleared, which is so if a vnode was gained.
 
         Raises:
             VnodeNotOwnedError: there are rows that are not sealed.
@@ -565,7 +568,7 @@ class StateTable:
             )
         previous, current = self._keys.owned, VnodeBitmap(vnodes)
         self._keys.owned, self._owns_all = current, False
-        self._is_sealed = True  # So that the next write asks again who else has rows of these vnodes.
+        self._is_sealed = True  # So the next write asks again who else has rows of these vnodes.
         self._registry.note_change()
         if not current <= previous:
             self._pending = None
@@ -573,16 +576,16 @@ class StateTable:
         return cache_is_stale(previous, current)
 
     def drop_unsealed(self) -> None:
-        """Drop what is not sealed; the rest of :meth:`forget` reads."""
+        """Drop what is not sealed, without the reads that :meth:`forget` does."""
         self._waiting = []
         self._memtable.clear()
         self._registry.note_change()
         self.take_epoch(self._space.last_epoch)
 
     def forget(self) -> None:
-        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself.
+        """Drop what is not sealed, and read again what is stored; a rollback of the space does this by itself.
 
-        Where that cannot be read, the next use of the table reads it, or raises why not.
+        If that cannot be read, the next use of the table reads it, or raises the reason why it cannot.
         """
         self.drop_unsealed()
         read_or_leave(self)
@@ -592,10 +595,10 @@ class StateTable:
         self._read_watermarks()
 
     def follow_schema(self, rows: RowStore) -> None:
-        """Take the schema over that another handle has given to the table, where it is that of these rows.
+        """Take over the schema that another handle has given to the table, if the table is on these rows.
 
-        Rows of other vnodes that wait here stay: their layout is still listed. A watermark that waits does, too, as its
-        column may have become wider, but no other one.
+        Rows of other vnodes that wait here stay, because their layout is still listed. A watermark that waits stays
+        too: its column may have become wider, but is still the same column.
         """
         if self._rows.is_that_of(rows):
             self._take_over()
@@ -604,21 +607,21 @@ class StateTable:
                 self._pending = checker(self._seen.column.type)(self._pending)
 
     def follow_watermarks(self, rows: RowStore) -> None:
-        """Read the watermarks again, where they are those of these rows: another handle has raised them."""
+        """Read the watermarks again, if they are those of these rows: another handle has raised them."""
         if self._may_hide and self._rows.is_that_of(rows):
             self._seen.read(self._stored_watermarks())
 
     def renamed(self, name: str, new_name: str) -> None:
-        """Take a new name, where the name is its own: :func:`rename_table` says so."""
+        """Take a new name, if the old name is that of this table: :func:`rename_table` calls this."""
         if name == self.name:
             self._record = replace(self._record, name=new_name)
-            # Where the table is unread, to ask it for its keys would read it; then they are made anew with the name.
+            # Asking an unread table for its keys would read it; they are then made again, with the name.
             vars(self)["_keys"].table = self._rows.table = new_name
 
     def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
-        """Return how many operations wait here to be sealed, where they are on these rows, of one of these vnodes.
+        """Return how many operations wait to be sealed, if they are on these rows and on one of these vnodes.
 
-        Where there are none of them the next write asks again whether another handle has some.
+        If there are none, the next write asks again whether another handle has some.
         """
         if not self._rows.is_that_of(rows) or not (vnodes is None or self.vnodes.overlaps(vnodes)):
             return 0
@@ -630,9 +633,9 @@ class StateTable:
         return f"StateTable({self.name!r}, {self.schema})"
 
     def _take_over(self) -> None:
-        """Go on with what is stored of the table: its schema was changed, or a rollback has taken a change back.
+        """Continue with what is stored of the table: its schema was changed, or a rollback has taken back a change.
 
-        All of it is made anew, whatever it was: an interruption may have left a part of another schema here.
+        All of it is made again, whatever it was: an interruption may have left a part of another schema here.
         """
         record = record_of(self._space, self._rows.name) or self._record
         keys, codec = self._stored_keys(record), record.codec(self._rows.all)
@@ -642,7 +645,7 @@ class StateTable:
         self._note_schema()
 
     def _stored_keys(self, record: TableRecord) -> KeySpace:
-        """Return where the rows lie by a record as it is stored; the vnodes stay those that are owned."""
+        """Return where the rows lie according to a stored record; the owned vnodes stay the same."""
         try:
             keys = _key_space(record.name, record.schema, None if self._owns_all else self._keys.owned)
         except ValueError as error:
@@ -651,20 +654,20 @@ class StateTable:
         return keys
 
     def _note_schema(self) -> None:
-        """Note what the schema says of how rows are written and read."""
+        """Note what the schema implies for how rows are written and read."""
         self._may_hide = self._seen.column is not None
         is_free = self.consistency == "blind" and not self._may_hide and not self._keys.is_distributed
         self._may_wait: Callable[[Any], bool] = self.schema.is_in_form if is_free else _never
 
     @property
     def _buffer(self) -> MemTable:
-        """What is written and not sealed."""
+        """What is written but not sealed."""
         if self._waiting:
             self._write_waiting()
         return self._memtable
 
     def _write_waiting(self) -> None:
-        """Encode the rows that wait for it: they are in their one form, so that nothing can be wrong with them."""
+        """Encode the rows that wait for it: they are in their one form, so nothing can be wrong with them."""
         waiting = self._waiting
         keys, texts = self._keys.of_rows(waiting), self._codec.encode_all(waiting)
         self._memtable.write_all(keys, [None] * len(keys), texts)
@@ -675,16 +678,16 @@ class StateTable:
         """Note that something is written.
 
         Raises:
-            ObjectNotFoundError: the table exists no more.
+            ObjectNotFoundError: the table no longer exists.
             CheckpointError: its space is read-only.
-            CheckpointProtocolError: another handle of the same vnodes has rows that are not sealed.
+            CheckpointProtocolError: another handle of the same vnodes has unsealed rows.
         """
         self._rows.refuse_dead()
         if self._is_sealed:
             self._first_write()
 
     def _first_write(self) -> None:
-        """Note the first write since the last commit; refuse it in a space that takes none, or beside another one's."""
+        """Note the first write since the last commit; refuse it in a read-only space, or beside another handle's."""
         self._refuse_read_only()
         self._registry.refuse_beside("nothing can be written", self._rows, self.vnodes, asks=self)
         self._registry.wrote(self)
@@ -709,7 +712,7 @@ class StateTable:
             raise RowError(f"table {self.name!r}: {error}") from None
 
     def _write(self, comes: Sequence[bool], rows: Sequence[Row]) -> list[bytes]:
-        """Apply changes that nothing has to be known for, and return the keys of the rows."""
+        """Apply changes for which no stored rows need be known, and return the keys of the rows."""
         keys = self._keys.of_rows(rows)
         late = self._late(keys, rows)
         if not late:
@@ -781,7 +784,7 @@ class StateTable:
         assert present is not None
         if present == text or self._buffer.get(key) is not None:
             return present
-        # As it is written with this schema, which may be a later one: the MemTable compares texts.
+        # In the text that this schema writes, which may be a later one: the MemTable compares texts.
         return self._codec.encode(self._codec.decode(present))
 
     def _refuse(self, what: str, key: bytes, row: Row, present: str | None, advice: str) -> None:
@@ -803,9 +806,9 @@ class StateTable:
         return None
 
     def _rows_of(self, span: _Span, reverse: bool, texts: Iterator[tuple[bytes, str]], changes: int) -> Iterator[Row]:
-        """Yield the rows of a span, decoded in batches that grow: whoever takes little pays for little.
+        """Yield the rows of a span, decoded in batches that grow, so taking little costs little.
 
-        What is sealed changes under a scan that is open at a barrier: it begins anew behind its last row.
+        Sealed rows change under a scan that is open at a barrier: it begins again after its last row.
         """
         size, last, registry, is_anew = 1, None, self._registry, False
         key_of = self._keys.schema.key_of
@@ -814,7 +817,7 @@ class StateTable:
                 texts, changes = self._texts(span, reverse, None if last is None else key_of(last)), registry.changes
             try:
                 keys, batch = self._batch(texts, size)
-            except RuntimeError:  # It was saved, or dropped from memory, and is what it was.
+            except RuntimeError:  # It was saved, or dropped from memory, and is otherwise unchanged.
                 if is_anew:
                     raise
                 texts, is_anew = self._texts(span, reverse, None if last is None else key_of(last)), True
@@ -822,19 +825,19 @@ class StateTable:
             if not batch:
                 return
             rows = self._codec.decode_all(batch)
-            key_of = self._keys.schema.key_of  # Of these rows: while they are taken the schema may change.
+            key_of = self._keys.schema.key_of  # For these rows: the schema may change while they are taken.
             yield from self._shown(keys, rows) if keys else rows
             size, last, is_anew = min(4 * size, _MOST_DECODED), rows[-1], False
 
     def _batch(self, texts: Iterator[tuple[bytes, str]], size: int) -> tuple[list[bytes], list[str]]:
-        """Return the next texts, with their keys where these tell what a watermark hides."""
+        """Return the next texts, with their keys if these are needed to tell what a watermark hides."""
         if not self._may_hide or self._seen.leads:
             return [], [text for _, text in islice(texts, size)]
         pairs = list(islice(texts, size))
         return [key for key, _ in pairs], [text for _, text in pairs]
 
     def _shown(self, keys: Sequence[bytes], rows: Sequence[Row]) -> list[Row]:
-        """Return those rows that no watermark hides."""
+        """Return the rows that no watermark hides."""
         hides = self._seen.hides
         return [row for key, row in zip(keys, rows) if not hides(key, row)]
 
@@ -860,7 +863,7 @@ class StateTable:
         return watermarks_of(self._space, self._rows.name)
 
     def _read_watermarks(self) -> None:
-        """Take over the watermarks as they are stored; and where all vnodes are owned, those that are in use."""
+        """Take over the stored watermarks and, if all vnodes are owned, the vnodes that are in use."""
         stored = self._stored_watermarks()
         if self._owns_all and self.schema.vnode_column is not None:
             self._keys.owned = VnodeBitmap.from_bits(used_bits(self.name, self._rows.key_from, stored))
@@ -868,15 +871,15 @@ class StateTable:
 
     def _raise_watermark(self, epoch: int) -> None:
         if self._pending is not None:
-            # No epoch stands beside what is stored, which is read as of 0: nothing that is raised comes before it.
+            # What is stored has no epoch and is read as of epoch 0, so nothing that is raised may come before it.
             raised = self._seen.raised(self._stored_watermarks(), max(epoch, 0), self._pending)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
-            # In any case: a commit that was interrupted may have stored it, and not told everybody.
+            # In any case: an interrupted commit may have stored it without telling everybody.
             self._registry.raised_watermark(self._rows, by=self)
 
     def _remove_hidden(self, limit: int | None) -> int:
-        """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""
+        """Remove sealed rows below the watermark; with a limit, only that many, and only from one end of the keys."""
         if not self._seen.hides_anything() or (limit is not None and not self._seen.leads):
             return 0
         candidates = (pair for part in self._seen.hidden_parts() for pair in self._rows.between(*part))

@@ -1,4 +1,4 @@
-"""The storage table: what is committed of a table at one epoch, to read."""
+"""The storage table: reads what is committed of a table at one epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 8192
-"""How many rows a batch has unless it is told otherwise."""
+"""The default number of rows of a batch."""
 
 
 class StorageTable:
@@ -43,11 +43,11 @@ class StorageTable:
         store: the store, or a space on it.
         name: the name of the table.
         columns: the names of the columns that rows have, in this order; all by default.
-        epoch: the epoch, the last one by default; where it has no checkpoint, what the newest one before it holds.
+        epoch: the epoch, by default the last one; if it has no checkpoint, the newest checkpoint before it is read.
 
     Raises:
         SchemaMismatchError: there is no such table at that epoch.
-        UnknownCheckpointError: the epoch is not committed yet or before the first one, or its rows were merged into a
+        UnknownCheckpointError: the epoch is not committed yet, is before the first one, or its rows were merged into a
             newer checkpoint.
 
     >>> from objectspace.relational import Column, StateTable
@@ -82,11 +82,11 @@ class StorageTable:
 
     @property
     def epoch(self) -> int:
-        """The epoch that is read; 0 where nothing was committed yet."""
+        """The epoch that is read; 0 if nothing was committed yet."""
         return self._view.epoch
 
     def get_row(self, key: Sequence[Any]) -> Row | None:
-        """Return the row of a whole primary key, ``None`` where there is none.
+        """Return the row of a whole primary key, or ``None`` if there is none.
 
         Raises:
             RowError: the key does not fit the schema.
@@ -106,21 +106,21 @@ class StorageTable:
     ) -> Iterator[Row]:
         """Return an iterator over rows in key order; a distributed table is merged over its vnodes.
 
-        Bounds are those of SQL: they compare values, whatever the direction of the column, and nothing compares with
-        NULL, so that a bounded range has no row with NULL in a column that decides; nor one that a NULL in the bound
-        would decide about.
+        Bounds are those of SQL: they compare values, whatever the direction of the column. Nothing compares with NULL,
+        so a bounded range has no row in which a NULL would decide, nor one about which a NULL in the bound would
+        decide.
 
         Args:
             prefix: values of the leading key columns that all rows have; ``None`` stands for NULL.
-            lower: the least values of the key columns that follow, as many as wanted.
+            lower: the least values of the key columns after the prefix, for as many of them as wanted.
             upper: the greatest values, likewise.
             inclusive: whether the bounds themselves belong to the range.
             reverse: whether to go backwards.
 
         Raises:
-            RowError: a value does not fit the schema, or a bound of several columns goes over different directions.
+            RowError: a value does not fit the schema, or a bound covers columns of different directions.
 
-        Time: O(log n) for the first row, then O(1) a row.
+        Time: O(log n) for the first row, then O(1) per row.
         """
         check_inclusive(self.name, inclusive)
         group = self._checked(prefix, whole=False)
@@ -129,7 +129,7 @@ class StorageTable:
         return rows if self.columns == self.schema.names else map(self._output, rows)
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Return an iterator over the table in key order as Arrow batches. It takes pyarrow; memory for one batch.
+        """Return an iterator over Arrow batches of the table in key order. Requires pyarrow, and memory for one batch.
 
         Raises:
             ValueError: a batch would have no rows.
@@ -155,25 +155,25 @@ class StorageTable:
 
     @collecting_seldom()
     def to_arrow(self) -> pa.Table:
-        """Return the whole table in key order as an Arrow table. It takes pyarrow."""
+        """Return the whole table in key order as an Arrow table. Requires pyarrow."""
         require("pyarrow", "arrow")
         import pyarrow as pa
 
         return pa.Table.from_batches(self.to_batches(), self.arrow_schema())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the whole table in key order as a data frame. It takes pyarrow and pandas."""
+        """Return the whole table in key order as a data frame. Requires pyarrow and pandas."""
         return self.to_arrow().to_pandas()
 
     def arrow_schema(self) -> pa.Schema:
-        """Return Arrow's schema of the rows that are read. It takes pyarrow."""
+        """Return the Arrow schema of the rows that are read. Requires pyarrow."""
         require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         return arrow.schema_of([self.schema.columns[place] for place in self._places])
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give the whole table to any reader of Arrow streams, such as DuckDB, Polars or pyarrow."""
+        """Provide the whole table to any reader of Arrow streams, such as DuckDB, Polars or pyarrow."""
         import pyarrow as pa
 
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema(), self.to_batches())
@@ -182,21 +182,22 @@ class StorageTable:
     def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
-        Each is an :class:`Operation`, a tuple ``(kind, old, new)``: the kind is of :class:`Kind`, and the rows before
-        and after are tuples; the old one of an insert and the new one of a delete are ``None``.
+        Each is an :class:`Operation`, a tuple ``(kind, old, new)``: the kind is a :class:`Kind`, and the rows before
+        and after are tuples. The old row of an insert and the new row of a delete are ``None``.
 
-        What was inserted and deleted in between does not appear, nor a row that a watermark has come to hide, nor what
-        changed in other columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an
-        epoch in which the table was renamed every row comes as an insert, as there was no table of this name before.
-        Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this storage table.
+        The changes do not mention rows that were inserted and deleted in between, rows that a watermark has come to
+        hide, rows that changed only in other columns, or values replaced by values that are equal in SQL, such as 1.0
+        by 1.00. Across an epoch in which the table was renamed every row comes as an insert, because there was no table
+        of this name before. Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this
+        storage table.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
-            SchemaMismatchError: the table was dropped in between, and made again with another schema.
-            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged or pruned; that
-                before epoch 1 is known where epochs are the numbers of their checkpoints.
+            SchemaMismatchError: the table was dropped in between and made again with another schema.
+            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before ``from_epoch`` was merged or
+                pruned; the state before epoch 1 is known if epochs are the numbers of their checkpoints.
 
-        Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) where one of them is full.
+        Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) if one of them is full.
         """
         if not isinstance(from_epoch, int) or not isinstance(to_epoch, int):
             raise RowError(f"changes from epoch {from_epoch!r} to {to_epoch!r}: expected two whole numbers")
@@ -226,11 +227,11 @@ class StorageTable:
 
     @collecting_seldom()
     def _changed(self, before: _View | None, after: _View, keys: list[bytes]) -> list[tuple[str | None, str | None]]:
-        """Return those texts before and after of the rows of keys that differ."""
+        """Return the texts before and after for the rows that differ among those of some keys."""
         olds = [None] * len(keys) if before is None else before.texts(keys)
         news = after.texts(keys)
         if after.seen.hides_anything():
-            # Readers follow the watermark by themselves: what it hides now does not come as a delete.
+            # Readers follow the watermark themselves: what it hides now does not come as a delete.
             triples = zip(keys, olds, news, strict=True)
             olds = [after.visible(key, old) if new is None else old for key, old, new in triples]
         return [pair for pair in zip(olds, news, strict=True) if pair[0] != pair[1]]
@@ -271,7 +272,7 @@ def _reader_at(store: CheckpointStore, epoch: int | None) -> Reader:
 
 
 class _AnyVnode(VnodeBitmap):
-    """The vnodes in which rows may lie: others have none, and nobody is refused for asking."""
+    """The vnodes in which rows may lie: others have no rows, and asking for them is not refused."""
 
     def require(self, vnode: int, table: str, what: object) -> int:
         """Return the vnode."""
@@ -304,7 +305,7 @@ class _View:
         self.seen = Visibility(self.keys, watermarks)
 
     def _vnodes(self, watermarks: Any) -> VnodeBitmap:
-        """Return the vnodes of a table that says its own: the usual ones, and those that it has used beside them."""
+        """Return the vnodes of a table whose rows name them: the usual ones, and others that it has used."""
 
         def _key_from(start: bytes) -> bytes | None:
             item = next(self.reader.items(self.object_id, slot_of(start), page_rows=1), None)
@@ -356,12 +357,12 @@ class _View:
         return in_pages(chain.from_iterable(pages), size, size)
 
     def touched(self, before: _View | None) -> list[bytes]:
-        """Return the keys whose rows may be others than those of an earlier state, in key order."""
+        """Return the keys whose rows may differ from those of an earlier state, in key order."""
         between = self.reader.since(before.reader) if before and before.object_id == self.object_id else None
         if between is not None:
             found = {row[0] for row in between.rows(self.object_id)}
         else:
-            # A complete image says nothing of what it leaves out, and another object nothing of this one.
+            # A complete image says nothing about what it leaves out, and another object nothing about this one.
             views = [self] if before is None else [self, before]
             found = {item.slot for view in views for item in view.reader.items(view.object_id)}
         return sorted(map(key_of, found), key=self.keys.body_of)
@@ -411,7 +412,7 @@ class _View:
         """Yield the stored rows of one range in pages."""
         start, end = slot_of(found[0]), slot_of(found[1])
         for page in self.reader.item_pages(self.object_id, start or None, end or None, reverse=reverse):
-            # The end of a range is no part of it, and can only be where the pages begin or end.
+            # The end of a range is not part of it, and can only be where the pages begin or end.
             edge = 0 if reverse else -1
             if end and page and page[edge][0] == end:
                 del page[edge]
@@ -419,14 +420,14 @@ class _View:
 
 
 def _decided(bound: Row | None, is_inclusive: bool) -> tuple[Row | None, bool]:
-    """Return a bound without what comes after a NULL: rows that are equal up to there cannot be compared with it."""
+    """Return a bound cut off at its first NULL: rows that are equal up to there cannot be compared with it."""
     if bound is None or None not in bound:
         return bound, is_inclusive
     return bound[: bound.index(None)], False
 
 
 def _is_known(row: Row, tests: list[tuple[int, Equal]], bound: Row) -> bool:
-    """Tell whether SQL knows how a row compares with a bound: it does not where a NULL decides."""
+    """Return whether SQL knows how a row compares with a bound: it does not if a NULL decides."""
     for (place, equal), value in zip(tests, bound):
         if row[place] is None:
             return False
@@ -436,7 +437,7 @@ def _is_known(row: Row, tests: list[tuple[int, Equal]], bound: Row) -> bool:
 
 
 def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _View | None:
-    """Return a table at an earlier checkpoint, read with a later schema; ``None`` where it did not exist."""
+    """Return a table at an earlier checkpoint, read with a later schema, or ``None`` if it did not exist."""
     try:
         view = _View(store, store.reader(number), name)
     except SchemaMismatchError:

@@ -1,4 +1,4 @@
-"""The types of columns, which Python values they take, and how a value stands in a stored row.
+"""The types of columns, the Python values that they take, and the form of a value in a stored row.
 
 =========================== ============================= =========================================
 type                        Python value                  in a stored row (JSON)
@@ -18,7 +18,7 @@ type                        Python value                  in a stored row (JSON)
 ``struct<a:T,b:U>``         ``dict``                      an array, in the order of the fields
 =========================== ============================= =========================================
 
-Times have microseconds, as in Spark. A ``float32`` keeps the number it was given; it is ordered, compared and computed
+Times have microseconds, as in Spark. A ``float32`` keeps the number it was given, but is ordered, compared and computed
 with as the nearest 32-bit number.
 """
 
@@ -32,7 +32,7 @@ from typing import NoReturn
 from objectspace.relational.errors import SchemaError
 
 DECIMAL_DIGITS_MAX = 38
-"""How many digits a decimal with a fixed number of them has at most, as in Spark and Arrow."""
+"""The most digits of a decimal with a fixed number of digits, as in Spark and Arrow."""
 
 _PLAIN = frozenset(
     """
@@ -62,12 +62,12 @@ class DataType:
 
     Args:
         kind: its name without parameters.
-        precision: the digits of a decimal, where they are fixed.
-        scale: the digits after the point of such a decimal.
+        precision: the number of digits of a decimal, if it is fixed.
+        scale: the number of digits after the point of such a decimal.
         element: the type of the elements of a list.
         fields: the names and types of the fields of a struct.
 
-    A field whose name is no plain word stands in backticks, and a backtick in it twice.
+    A field name that is not a plain word is written in backticks, and a backtick in it is doubled.
 
     >>> str(parse_type("struct<at:timestamp, tags:list<varchar>, `user-id`:int>"))
     'struct<at:timestamp,tags:list<string>,`user-id`:int32>'
@@ -93,7 +93,7 @@ class DataType:
 
     @property
     def is_nested(self) -> bool:
-        """Whether its values are lists or dicts, which somebody could change in place."""
+        """Whether its values are lists or dicts, which could be changed in place."""
         return self.kind in ("list", "struct")
 
 
@@ -132,7 +132,7 @@ class _Tokens:
         self._left = re.findall(r"`(?:[^`]|``)*`|\w+|\S", text)
 
     def read_type(self) -> DataType:
-        """Take a type from the words that are left."""
+        """Take a type from the remaining words."""
         name = self._next()
         kind = _ALIASES.get(name.lower(), name.lower())
         if kind == "list":
@@ -149,7 +149,7 @@ class _Tokens:
         return DataType(kind)
 
     def read_end(self) -> None:
-        """Refuse words that are left over."""
+        """Refuse any remaining words."""
         if self._left:
             self._refuse(f"{self._left[0]!r} is too much")
 
@@ -211,7 +211,7 @@ class _Tokens:
 
 
 def can_widen(old: DataType, new: DataType) -> bool:
-    """Tell whether every stored value of one type is a value of the other.
+    """Return whether every stored value of one type is a value of the other.
 
     >>> can_widen(parse_type("int16"), parse_type("int64")), can_widen(parse_type("int64"), parse_type("float64"))
     (True, False)
@@ -232,7 +232,7 @@ def can_widen(old: DataType, new: DataType) -> bool:
 
 
 _DIGITS = {"int16": 5, "int32": 10, "int64": 19}
-"""How many digits the numbers of a type have at most."""
+"""The most digits that the numbers of a type have."""
 
 _WIDER = {
     "int16": ("int32", "int64", "float32", "float64", "decimal"),

@@ -1,6 +1,6 @@
-"""What the parts of a table have in common that have evolved apart, as those of shards do: each in its own epoch.
+"""What the parts of a table have in common if they have evolved apart, as those of shards do, each in its own epoch.
 
-Each part numbers its columns itself, so that ids of two parts say nothing of each other: columns of one name are one.
+Each part numbers its columns itself, so ids of two parts are unrelated: columns with one name are one column.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class _Apart(Exception):
 def united(table: str, parts: Parts, advice: str, wanted: Sequence[str] | None = None) -> TableSchema:
     """Return the schema that all parts of a table can be read with; its columns have no ids.
 
-    It has the columns of every part: first those of the part that has most, then what others have besides. A column has
-    the widest of its types. What a part does not have is its default there, or NULL. Parts whose keys differ have none
-    together.
+    It has the columns of every part: first those of the part that has most, then those that only others have. A column
+    has the widest of its types. In a part that does not have it, a column holds its default, or NULL. If the keys of
+    the parts differ, the schema has no key.
 
     Args:
         table: the name of the table, for errors.
-        parts: the schemas of its parts, one at least.
-        advice: what to do where there is none.
+        parts: the schemas of its parts, at least one.
+        advice: what to do if there is no such schema.
         wanted: the columns that are read; others need not fit.
 
     Raises:
-        SchemaMismatchError: the types or defaults of a column differ, or one that some parts have may be one that is
-            called otherwise in others.
+        SchemaMismatchError: the types or defaults of a column differ, or a column that some parts have may be one that
+            has another name in others.
 
     >>> old = TableSchema([Column("k", "int64"), Column("v", "int32")], ["k"])
     >>> new = old.widened("v", "int64").with_column(Column("w", "bool", default=False))
@@ -55,10 +55,10 @@ def united(table: str, parts: Parts, advice: str, wanted: Sequence[str] | None =
 
 
 def may_be_renamed(name: str, there: TableSchema, other: TableSchema) -> str | None:
-    """Return the column of another part that may be the same under another name, ``None`` where there is none.
+    """Return the column of another part that may be the same under another name, or ``None`` if there is none.
 
-    It has the same number, as if all parts were changed in the same way, and nothing tells it from a renamed one: not
-    even that a part has columns of both names, of which one may have been added after the other was renamed.
+    It has the same number, as if all parts were changed in the same way, and nothing tells it from a renamed column:
+    not even a part with columns of both names, because one may have been added after the other was renamed.
     """
     own = there.ids[there.place_of(name)]
     if own not in other.ids:
@@ -68,7 +68,7 @@ def may_be_renamed(name: str, there: TableSchema, other: TableSchema) -> str | N
 
 
 def _fit(one: Column, other: Column) -> bool:
-    """Tell whether a column can be another one that was widened: its default is the same, as the wider type says it."""
+    """Return whether a column can be another one, widened: its default is the same, in the form of the wider type."""
     if not can_widen(one.type, other.type):
         return can_widen(other.type, one.type) and _fit(other, one)
     return repr(replace(one, type=other.type).default) == repr(other.default)
@@ -84,7 +84,7 @@ def _first(name: str, parts: Parts) -> Column:
 
 
 def _column(name: str, parts: Parts, named: Sequence[str]) -> Column:
-    """Return a column as all parts can be read with."""
+    """Return the column with which all parts can be read."""
     having = {place: schema.column(name) for place, schema in parts.items() if name in schema.names}
     for place, other in parts.items():
         for there in having:

@@ -1,4 +1,4 @@
-"""A table that could not read what is stored of it: it refuses its own work until it can, and holds up nobody else."""
+"""Tables that could not read what is stored of them: they refuse their own work until they can, and hold up nobody."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 _FROM_STORE = frozenset({"schema", "_codec", "_key_of", "_keys", "_may_hide", "_may_wait", "_seen"})
-"""The attributes of a table that it takes from what is stored."""
+"""The attributes that a table takes from what is stored."""
 
 
 def read_or_leave(table: Any) -> None:
-    """Have a table read what is stored of it; where that fails it is left unread, and what is raised says why.
+    """Have a table read what is stored of it; if that fails it is left unread, and the error says why.
 
-    The next use of one that is unread reads it, or raises. Nothing waits in it to be sealed: barriers pass it over.
+    The next use of an unread table reads it, or raises. Nothing in it waits to be sealed, so barriers skip it.
     """
     model: type = getattr(type(table), "_model", type(table))
     try:
@@ -25,9 +25,9 @@ def read_or_leave(table: Any) -> None:
 
 @cache
 def _unread(model: type) -> type:
-    """Return the class of tables that are unread: Python gives an object another one only where it has no other bases.
+    """Return the class of unread tables: Python lets an object change to it only if it has no other bases.
 
-    A method that was kept from before asks the object for its attributes, too.
+    A method that was kept from before also asks the object for its attributes.
     """
 
     def _attribute(table: Any, name: str) -> Any:
@@ -41,7 +41,7 @@ def _unread(model: type) -> type:
 
 
 def _leave(table: Any, _: object) -> None:
-    """Leave it to the next use: there is nothing to seal, and what others have changed is read then."""
+    """Do nothing: there is nothing to seal, and the next use reads what others have changed."""
 
 
 def _shown(table: Any) -> str:

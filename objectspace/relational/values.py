@@ -332,13 +332,13 @@ _FORMS = {
 
 
 def to_cell(kind: DataType) -> Cell | None:
-    """Return what turns a checked value, which may be ``None``, into JSON; ``None`` where it is JSON already."""
+    """Return what turns a checked value, which may be ``None``, into JSON, or ``None`` if it is JSON already."""
     inner = _to_inner(kind)
     return None if inner is None else lambda value: None if value is None else inner(value)
 
 
 def from_cell(kind: DataType) -> Cell | None:
-    """Return what turns a stored cell back into its value; ``None`` where it is the value already."""
+    """Return what turns a stored cell back into its value, or ``None`` if it is the value already."""
     inner = _from_inner(kind)
     return None if inner is None else lambda cell: None if cell is None else inner(cell)
 

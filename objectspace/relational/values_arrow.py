@@ -97,7 +97,7 @@ def _held(array: Any, require: _Require) -> Any:
 
 
 def _held_list(array: Any, require: _Require) -> tuple[Any, Any] | None:
-    """Return the offsets and the values of lists, ``None`` where no value changes."""
+    """Return the offsets and the values of lists, or ``None`` if no value changes."""
     # A cast of the lists would do, but Arrow loses values where it makes lists of list views.
     values = pc.list_flatten(array)
     found = _held(values, require)
@@ -112,7 +112,7 @@ def _are_same(found: Sequence[Any], known: Sequence[Any]) -> bool:
 
 
 def _is_wrapped(kind: pa.DataType) -> bool:
-    """Tell whether an array of a type has its values in another array."""
+    """Return whether an array of a type has its values in another array."""
     return bool(pt.is_dictionary(kind) or pt.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType))
 
 
@@ -220,7 +220,7 @@ _ROUND = "has nanoseconds: Python has microseconds; round it first, with column.
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is one of Arrow's lists."""
+    """Return whether a type is one of Arrow's lists."""
     return any(matches(kind) for matches in _LISTS)
 
 

@@ -66,11 +66,11 @@ class Visibility:
         return self._index.to_json(to_cell(self.column.type) or _same)
 
     def hides_anything(self) -> bool:
-        """Tell whether there is a watermark at all."""
+        """Return whether there is a watermark at all."""
         return any(mark is not None for mark in self.marks.values())
 
     def hides(self, key: bytes, row: Row) -> bool:
-        """Tell whether a row lies below the watermark of its vnode."""
+        """Return whether a row lies below the watermark of its vnode."""
         if not self.marks:
             return False
         mark, value = self.marks.get(self._keys.vnode_of(key)), row[self._place]

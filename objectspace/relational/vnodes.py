@@ -85,11 +85,11 @@ class VnodeBitmap:
         return hash(self.bits)
 
     def __le__(self, other: VnodeBitmap) -> bool:
-        """Tell whether every vnode is in the other set too."""
+        """Return whether every vnode is in the other set too."""
         return not self.bits & ~other.bits
 
     def overlaps(self, other: VnodeBitmap) -> bool:
-        """Tell whether a vnode is in both sets."""
+        """Return whether a vnode is in both sets."""
         return bool(self.bits & other.bits)
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class VnodeBitmap:
 
 
 def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:
-    """Tell whether a cache by row key must be cleared when the ownership changes: it must where a vnode was gained.
+    """Return whether a cache by row key must be cleared when the ownership changes: it must where a vnode was gained.
 
     >>> cache_is_stale(VnodeBitmap([0, 1]), VnodeBitmap([0]))
     False

@@ -34,7 +34,7 @@ class WatermarkIndex:
         self._writes.append((epoch, vnodes, watermark))
 
     def read(self, vnode: int, epoch: int | None = None) -> Any:
-        """Return the watermark of a vnode as of an epoch, the last one by default; ``None`` where there is none."""
+        """Return the watermark of a vnode as of an epoch, the last one by default, or ``None`` if there is none."""
         found = [
             (written, place)
             for place, (written, vnodes, _) in enumerate(self._writes)
@@ -78,8 +78,8 @@ def used_bits(table: str, key_from: Callable[[bytes], bytes | None], stored: Any
 
     Args:
         table: the name of the table, for errors.
-        key_from: returns the first key of a row from another key on, ``None`` where there is none.
-        stored: the watermarks of the table as they are stored, ``None`` where there are none.
+        key_from: returns the first key of a row from another key on, or ``None`` if there is none.
+        stored: the watermarks of the table as they are stored, or ``None`` if there are none.
 
     Raises:
         DamagedObjectError: they are no watermarks.
@@ -100,7 +100,7 @@ def used_bits(table: str, key_from: Callable[[bytes], bytes | None], stored: Any
 
 
 def is_below(value: Any, watermark: Any) -> bool:
-    """Tell whether a value is below a watermark: NULL is not, nor is NaN; a decimal one refuses to be compared.
+    """Return whether a value is below a watermark: NULL is not, nor is NaN; a decimal one refuses to be compared.
 
     >>> is_below(1.0, 5.0), is_below(None, 5.0), is_below(float("nan"), 5.0)
     (True, False, False)

@@ -22,28 +22,29 @@ _HELD = "$held"
 _TAKEN_ROLES = {_ENDED: "that it has ended", _HELD: "what an error holds back"}
 
 Hand = Callable[["EventOperator", Any], list[Any]]
-"""Hands a value to an operator, and returns what comes out of that."""
+"""Hands a value to an operator, and returns what comes out."""
 
 
 class EventOperator(ABC):
-    """Something that takes single values and gives single values, and keeps what it must in persisted objects.
+    """Something that takes single values, gives single values, and keeps its state in persisted objects.
 
-    An operator is opened on a space under a name; the names of its objects begin with it. What a value changes is saved
-    with the next checkpoint of the space, and opened again it goes on from there. When it ends, it deletes its objects
-    but for one value, which says so until :meth:`delete`. Time comes with the values: no operator looks at a clock.
+    An operator is opened on a space under a name, with which the names of its objects begin. What a value changes is
+    saved with the next checkpoint of the space, and an operator that is opened again continues from there. When it
+    ends, it deletes its objects except for one value, which says that it has ended until :meth:`delete`. Time comes
+    with the values: no operator looks at a clock.
 
-    A class of your own implements :meth:`_next`, and what else it needs of :meth:`_create`, :meth:`_resume`,
-    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`. What comes out it returns as a list, or ``None`` for nothing;
-    objects come from ``self._object(kind, role)``, where the roles ``"ended"`` and ``"$held"`` are taken.
+    A class of your own implements :meth:`_next`, and whichever it needs of :meth:`_create`, :meth:`_resume`,
+    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`. They return what comes out as a list, or ``None`` for nothing.
+    Objects come from ``self._object(kind, role)``, where the roles ``"ended"`` and ``"$held"`` are taken.
 
     Source: the operators of Nuqleon's reactive engine.
     """
 
     inputs: ClassVar[int] = 1
-    """How many inputs it has; the inputs are numbered from 0."""
+    """The number of inputs, which are numbered from 0."""
 
     _claimed: tuple[ObjectSpace | SpacePart, str] | None = None
-    """The space and the name for which its objects are, until they are deleted or it is let go."""
+    """The space and the name that its objects are for, until they are deleted or the operator is released."""
 
     def __init__(self) -> None:
         self._space: ObjectSpace | SpacePart
@@ -54,7 +55,7 @@ class EventOperator(ABC):
         self.has_ended = False
 
     def open(self, space: ObjectSpace | SpacePart, name: str) -> None:
-        """Create the objects under a name, or find them again; also after a rollback of the space.
+        """Create the objects under a name, or find them again; call it also after a rollback of the space.
 
         Raises:
             WrongKindError: an object of that name is of another kind.
@@ -73,14 +74,14 @@ class EventOperator(ABC):
     def on_next(self, value: Any, source: int = 0, at: float | None = None) -> list[Any]:
         """Take a value, and return what comes out.
 
-        Where it is refused, or a function of the user raises, all else is done, and what comes out of that comes with
-        the next call. In the middle of a chain the operators before have taken the value already: roll the space back
-        where that matters.
+        If it is refused, or a user's function raises, everything else is done, and what comes out of that comes with
+        the next call. In the middle of a chain, the operators before have already taken the value: roll the space back
+        if that matters.
 
         Args:
             value: anything that a persisted object can hold.
             source: the number of the input.
-            at: the time of the value, in a unit of the user's choice, which must never decrease.
+            at: the time of the value, in a unit of your choice; it must never decrease.
 
         Raises:
             ValueError: there is no such input.
@@ -95,18 +96,18 @@ class EventOperator(ABC):
         return type(self)._tick is not EventOperator._tick
 
     def on_flushed(self, value: Any) -> list[Any]:
-        """Take a value that an operator before gives at an end which no time came with, and return what comes out.
+        """Take a value that an operator before gives at an end that came without a time, and return what comes out.
 
-        It comes at the last time that the operator has heard of: into what is open, so that none is lost.
+        It comes at the last time that the operator has heard of, and goes into what is open, so nothing is lost.
         """
         return self._take(None, lambda _: self._flushed(value))
 
     def on_time(self, at: float) -> list[Any]:
-        """Take the news that it is now ``at``, and return what comes out."""
+        """Tell the operator that the time is now ``at``, and return what comes out."""
         return self._take(at)
 
     def on_completed(self, source: int = 0) -> list[Any]:
-        """Take the news that an input has ended, and return what comes out.
+        """Tell the operator that an input has ended, and return what comes out.
 
         Raises:
             ValueError: there is no such input.
@@ -116,9 +117,9 @@ class EventOperator(ABC):
         return self._take(None, lambda _: self._finish(source))
 
     def delete(self) -> None:
-        """Delete the objects of the operator, and what says that it has ended.
+        """Delete the objects of the operator, and the value that says that it has ended.
 
-        Time: O(objects of the operator). Dirties: an index row an object.
+        Time: O(objects of the operator). Dirties: an index row per object.
         """
         if self._owned and not self.has_ended:
             self._delete_more()
@@ -131,7 +132,7 @@ class EventOperator(ABC):
         """Create the objects, or find them again."""
 
     def _resume(self) -> None:  # noqa: B027 -- nor anything in memory
-        """Prepare what is only in memory."""
+        """Prepare what is kept in memory only."""
 
     def _delete_more(self) -> None:  # noqa: B027
         """Delete objects beyond those that :meth:`_object` has returned."""
@@ -141,7 +142,7 @@ class EventOperator(ABC):
         """Take a value, and return what comes out."""
 
     def _flushed(self, value: Any) -> list[Any]:
-        """Take a value of the last known time, and return what comes out; unless told otherwise one of no time."""
+        """Take a value at the last known time, and return what comes out; by default it is taken without a time."""
         return self._next(value, 0, None)
 
     def _tick(self, at: float) -> list[Any]:
@@ -149,7 +150,7 @@ class EventOperator(ABC):
         return []
 
     def _finish(self, source: int) -> list[Any]:
-        """Take the end of an input, and return what comes out; unless told otherwise the operator ends as well."""
+        """Take the end of an input, and return what comes out; by default the operator ends as well."""
         self._end()
         return []
 
@@ -161,7 +162,7 @@ class EventOperator(ABC):
         self._named_object("value", _ENDED, True)
 
     def _claim(self, space: ObjectSpace | SpacePart, name: str) -> None:
-        """Note for whom the operator is: it is nobody else's until it is let go."""
+        """Note who uses the operator: nobody else may until it is released."""
         self._claimed = space, name
 
     def _let_go(self) -> None:
@@ -169,15 +170,15 @@ class EventOperator(ABC):
         self._claimed = None
 
     def _claimed_by_another(self, space: ObjectSpace | SpacePart, name: str) -> str | None:
-        """Return the name under which somebody else uses the operator, ``None`` where nobody does."""
+        """Return the name under which somebody else uses the operator, or ``None`` if nobody does."""
         ours, (its_space, its_name) = in_whole(space, name), in_whole(*(self._claimed or (space, name)))
         return None if its_space._closed or (its_space, its_name) == ours else its_name
 
     def _object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
-        """Return an object of the operator by its role, created where there is none.
+        """Return an object of the operator by its role, and create it if there is none.
 
         Raises:
-            ValueError: the role is one that every operator has already.
+            ValueError: the role is one that every operator already has.
         """
         if role in _TAKEN_ROLES:
             raise ValueError(
@@ -187,13 +188,13 @@ class EventOperator(ABC):
         return self._named_object(kind, role, *arguments, **options)
 
     def _named_object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
-        """Return an object of the operator, also one that every operator has."""
+        """Return an object of the operator, including those that every operator has."""
         name = f"{self.name}/{role}"
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
 
     def _take(self, at: float | None, give: Callable[[float | None], list[Any]] | None = None) -> list[Any]:
-        """Return what an error held back, what the time closes and what ``give`` returns; hold back what it loses."""
+        """Return what an error held back, the time closes and ``give`` returns, or hold that back on another error."""
         if not hasattr(self, "_space"):
             raise not_open(self)
         at = self._checked_time(at)
@@ -210,10 +211,10 @@ class EventOperator(ABC):
         return out
 
     def _listed(self, found: Any) -> list[Any]:
-        """Return what a method of the class gave as a list: nothing for ``None``.
+        """Return what a method of the class gave as a list, which is empty for ``None``.
 
         Raises:
-            TypeError: it is none.
+            TypeError: it is not a list.
         """
         if isinstance(found, list):
             return found
@@ -225,10 +226,10 @@ class EventOperator(ABC):
         )
 
     def _checked_time(self, at: Any) -> float | None:
-        """Return a time, where there is one, as a number that has a stored form.
+        """Return a time, if there is one, as a number that has a stored form.
 
         Raises:
-            ValueError: it is no finite number.
+            ValueError: it is not a finite number.
         """
         if at is None:
             return None
@@ -237,7 +238,7 @@ class EventOperator(ABC):
         return plain_time(at)
 
     def _released(self) -> list[Any]:
-        """Return what an error has held back: it is held no more."""
+        """Return what an error has held back, and hold it no longer."""
         held, self._held, name = self._held, [], f"{self.name}/{_HELD}"
         if name in self._owned:
             self._owned.remove(name)
@@ -245,13 +246,13 @@ class EventOperator(ABC):
         return held
 
     def _hold(self, out: list[Any]) -> None:
-        """Hold back what came out, for the next call; with the objects where it can be stored."""
+        """Hold back what came out for the next call; with the objects if it can be stored."""
         self._held = out
         if out and _has_stored_form(out):
             self._named_object("value", _HELD).value = out
 
     def _unless(self, errors: list[Exception], out: list[Any]) -> list[Any]:
-        """Return what came out; where anything raised, hold it back and raise the first error."""
+        """Return what came out; if anything raised, hold it back and raise the first error."""
         if errors:
             self._came_out = out
             raise errors[0]
@@ -265,8 +266,9 @@ class EventOperator(ABC):
 class Chain(EventOperator):
     """Operators one after the other: what comes out of one goes into the next.
 
-    The chain ends with the first of its operators that ends; those behind it still give what they hold. What comes out
-    of one has the time at which it came out; at an end without a time it goes into what is open behind it.
+    The chain ends with the first of its operators that ends; those after it still give what they hold. What comes out
+    of an operator has the time at which it came out; at an end without a time it goes into what is open in the next
+    one.
 
     State: the objects of its operators.
 
@@ -274,8 +276,8 @@ class Chain(EventOperator):
         stages: the operators, from the first to the last.
 
     Raises:
-        TypeError: one of them is no operator.
-        ValueError: there is none, one is there twice, or one behind the first has several inputs.
+        TypeError: one of them is not an operator.
+        ValueError: there is none, one is there twice, or one after the first has several inputs.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take, Where
@@ -315,7 +317,7 @@ class Chain(EventOperator):
             stage.open(self._space, name)
 
     def _named(self, name: str) -> list[tuple[EventOperator, str]]:
-        """Return the operators, each with its name in a chain of some name."""
+        """Return the operators, each with its name in a chain of this name."""
         return [(stage, f"{name}/{place}.{type(stage).__name__}") for place, stage in enumerate(self._stages)]
 
     def _claim(self, space: ObjectSpace | SpacePart, name: str) -> None:
@@ -333,9 +335,9 @@ class Chain(EventOperator):
         return next((one for one in [super()._claimed_by_another(space, name), *found] if one is not None), None)
 
     def delete(self) -> None:
-        """Delete the objects of all operators, and what says that the chain has ended.
+        """Delete the objects of all operators, and the value that says that the chain has ended.
 
-        Time: O(objects of the operators). Dirties: an index row an object.
+        Time: O(objects of the operators). Dirties: an index row per object.
         """
         for stage in self._stages:
             stage.delete()
@@ -365,14 +367,14 @@ class Chain(EventOperator):
         return self._take(at, lambda _: self._pass(place, methodcaller(method, *arguments), hand))
 
     def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], hand: Hand) -> list[Any]:
-        """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
+        """Give something to an operator, what comes out to the next, and so on; if one ends, also the end."""
         errors: list[Exception] = []
         return self._unless(errors, self._passed(errors, place, give, hand))
 
     def _passed(
         self, errors: list[Exception], place: int, give: Callable[[EventOperator], list[Any]], hand: Hand
     ) -> list[Any]:
-        """Do that and note what raises: what is handed on then is lost, an end is given again with the next call."""
+        """Do that and note what raises: what is handed on then is lost; an end is given again with the next call."""
         values, is_over = attempt(errors, self._stages[place], give), self._stages[place].has_ended
         for stage in self._stages[place + 1 :]:
             out: list[Any] = []
@@ -406,7 +408,7 @@ def checked_function(operator: str, what: str, function: Any) -> Any:
     """Return a function of a value.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a function.
     """
     if not callable(function):
         raise TypeError(f"{operator}: {what} is {told(function)}: expected a function of a value")
@@ -414,7 +416,7 @@ def checked_function(operator: str, what: str, function: Any) -> Any:
 
 
 def told(value: Any) -> str:
-    """Return in a few words what somebody gave where an operator is expected."""
+    """Describe in a few words what was given where an operator is expected."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, EventOperator):
@@ -425,17 +427,17 @@ def told(value: Any) -> str:
 
 
 def _has_inner(operator: EventOperator) -> bool:
-    """Tell whether an operator, or one in a chain, takes values of inner sequences."""
+    """Return whether an operator, or one in a chain, takes values of inner sequences."""
     return any(map(_has_inner, operator._stages)) if isinstance(operator, Chain) else hasattr(operator, "on_inner")
 
 
 def handing(at: float | None) -> Hand:
-    """Return what hands values to operators as values of a time."""
+    """Return a function that hands values to operators as values of this time."""
     return lambda operator, value: operator.on_next(value, 0, at)
 
 
 def flush(operator: EventOperator, value: Any) -> list[Any]:
-    """Hand a value to an operator as one of the last time that it has heard of."""
+    """Hand a value to an operator as a value of the last time that it has heard of."""
     return operator.on_flushed(value)
 
 
@@ -445,7 +447,7 @@ def complete(operator: EventOperator) -> list[Any]:
 
 
 def attempt(errors: list[Exception], operator: EventOperator, ask: Callable[..., list[Any]], *given: Any) -> list[Any]:
-    """Return what comes out of an operator; where it raises, what came out by then, and note the error."""
+    """Return what comes out of an operator; if it raises, note the error and return what came out by then."""
     try:
         return ask(operator, *given)
     except Exception as error:
@@ -454,10 +456,10 @@ def attempt(errors: list[Exception], operator: EventOperator, ask: Callable[...,
 
 
 def checked_count(count: Any, least: int) -> int:
-    """Return a count.
+    """Return a count after checking it.
 
     Raises:
-        ValueError: it is no whole number, or less than the least one.
+        ValueError: it is not a whole number, or is less than the least one.
     """
     if not isinstance(count, Integral) or isinstance(count, bool) or count < least:
         raise ValueError(f"count is {count!r:.80}: expected a whole number from {least}")
@@ -465,13 +467,13 @@ def checked_count(count: Any, least: int) -> int:
 
 
 def plain_number(value: Any) -> Any:
-    """Return a number of NumPy as one of Python, which no sum overflows; anything else as it is."""
+    """Return a NumPy number as a Python one, which no sum overflows, and anything else as it is."""
     kind = getattr(value, "dtype", None)
     return value.item() if kind is not None and kind.kind in "iuf" and value.shape == () else value
 
 
 def _is_time(at: Any) -> bool:
-    """Tell whether a time is a finite number, such as an ``int``, a ``Decimal`` or one of NumPy."""
+    """Return whether a time is a finite number, such as an ``int``, a ``Decimal`` or a NumPy number."""
     try:
         return math.isfinite(at)
     except OverflowError:

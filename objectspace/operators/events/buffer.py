@@ -1,4 +1,4 @@
-"""Buffer: lists of values by count, by time or both, one after the other or overlapping."""
+"""Buffer: lists of values by count, by time or by both, one after the other or overlapping."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Lengths = tuple[int | None, int | None, float | None, float | None]
 class Buffer(EventOperator):
     """Lists of values.
 
-    With ``count`` a list is given when it has so many values, with ``duration`` when its time is over, with both when
-    either comes first. ``skip`` or ``shift`` open a list every so many values, or every so long: lists overlap where
-    that is less than their length, and values are passed over where it is more. What is open at the end is given then.
-    A list in which no value fell is not given.
+    With ``count`` a list is given when it has that many values, with ``duration`` when its time is over, and with both
+    when the first of these happens. ``skip`` opens a list every so many values, ``shift`` every so long: lists overlap
+    if that is less than their length, and values are skipped if it is more. Lists that are open at the end are given
+    then. A list into which no value fell is not given.
 
-    State: where lists follow each other, one list, which is used again: a value dirties 1 item and the length; what
-    gives the list an item for each of its elements that is stored, or, of more than 32, two index rows. Where they can
-    overlap, a queue of the numbers of the open lists and each of them: a value dirties 1 item and the length of each
-    open list; what gives one an item of the queue and an index row. Time dirties 1 item when a list is begun, or is
-    over.
+    State: if lists follow each other, one list, which is used again: a value dirties 1 item and the length; an event
+    that gives the list dirties an item for each of its stored elements or, for more than 32, two index rows. If lists
+    can overlap, a queue of the numbers of the open lists, and each of the lists: a value dirties 1 item and the length
+    of each open list; an event that gives a list dirties an item of the queue and an index row. Time dirties 1 item
+    when a list begins or is over.
 
     Args:
-        count: the values of a list.
-        skip: how many values after one list the next is opened; ``count`` by default.
+        count: the number of values in a list.
+        skip: after how many values from the start of one list the next is opened; ``count`` by default.
         duration: how long a list is open, in the unit of the times that come with the values.
-        shift: how long after one list the next is opened; ``duration`` by default.
+        shift: how long after the start of one list the next is opened; ``duration`` by default.
 
     Raises:
         ValueError: there is neither count nor duration, a number is not positive, or skip and shift do not fit them.
@@ -113,7 +113,7 @@ class Buffer(EventOperator):
         return self._give()
 
     def _tick_alone(self, at: float) -> list[Any]:
-        """Give the list where its period is over, and go on with the one that holds the time."""
+        """Give the list if its period is over, and continue with the period that holds the time."""
         assert self._clock is not None
         assert self._periods is not None
         period = self._periods.last_at(at, self._clock.value)
@@ -144,20 +144,20 @@ class Buffer(EventOperator):
         for number in self._open:
             self._list_of(number).append(value)
         out: list[Any] = []
-        # More than one list is full where they were opened with a greater count.
+        # More than one list is full if they were opened with a greater count.
         while self._count is not None and len(self._open) and len(self._list_of(self._open.peek())) >= self._count:
             out += self._close_list()
         return out
 
     def _tick_overlapping(self, at: float) -> list[Any]:
-        """Close the lists whose times are over, and open those that hold the time: no value fell in others."""
+        """Close the lists whose times are over, and open those that hold the time: no value fell into others."""
         assert self._clock is not None
         assert self._periods is not None
         first, out = self._clock.value, []
         begun = self._periods.open_at(at, first, self._seen.value)
         while len(self._open) and self._periods.end(self._open.peek(), first) <= at:
             out += self._close_list()
-        # Where the time lies between lists, a value at an end goes into the next one, not into one that is over.
+        # If the time lies between lists, a value at an end goes into the next one, not into one that is over.
         if begun.start > self._seen.value:
             self._seen.value = begun.start
         for _ in begun:
@@ -184,10 +184,10 @@ class Buffer(EventOperator):
 def checked_lengths(
     kind: str, count: int | None, skip: int | None, duration: float | None, shift: float | None
 ) -> Lengths:
-    """Return lengths: those of NumPy as numbers of Python, which can be stored and do not overflow.
+    """Return checked lengths: NumPy numbers as Python ones, which can be stored and do not overflow.
 
     Raises:
-        ValueError: one is none, or they do not go together.
+        ValueError: one is not a length, or they do not go together.
     """
     if count is None and duration is None:
         raise ValueError(f"a {kind} has a count, a duration or both")

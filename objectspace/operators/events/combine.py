@@ -8,17 +8,17 @@ from objectspace.operators.events.base import EventOperator, checked_count
 
 
 class CombineLatest(EventOperator):
-    """The latest values of all inputs, at each new one, once every input has given one.
+    """The latest values of all inputs, at each new value, once every input has given one.
 
-    It ends when all inputs have ended, or one has that never gave a value.
+    It ends when all inputs have ended, or when an input has ended that never gave a value.
 
-    State: an array with a slot an input, and one with the inputs that have ended. A value dirties 1 item of n.
+    State: an array with one slot per input, and one with the inputs that have ended. A value dirties 1 item of n.
 
     Args:
         count: how many inputs there are.
 
     Raises:
-        ValueError: the count is no whole number from 1.
+        ValueError: the count is not a whole number from 1.
 
     >>> from objectspace import VolatileObjectSpace
     >>> latest = CombineLatest(2)
@@ -55,16 +55,16 @@ class CombineLatest(EventOperator):
 class Zip(EventOperator):
     """The first values of all inputs together, then the second ones, and so on.
 
-    It ends when an input has ended all of whose values were given.
+    It ends when an input has ended and all its values were given.
 
-    State: a queue an input. A value dirties 1 item and the tail of its queue; where it completes a tuple, nothing of
-    its own, and the heads of the other queues.
+    State: one queue per input. A value dirties 1 item and the tail of its queue; a value that completes a tuple dirties
+    nothing of its own queue, and the heads of the other queues.
 
     Args:
         count: how many inputs there are.
 
     Raises:
-        ValueError: the count is no whole number from 1.
+        ValueError: the count is not a whole number from 1.
     """
 
     def __init__(self, count: int) -> None:

@@ -25,19 +25,19 @@ Make = Callable[..., EventOperator]
 
 
 OPEN_INNER = 10_000
-"""How many inner sequences stay open in memory; the others are opened again when they are touched."""
+"""The number of inner sequences that stay open in memory; others are opened again when they are touched."""
 
 _DECIMAL_NAN = Decimal("NaN")
 
 
 class Nested(EventOperator):
-    """Keeps the inner sequences by number, with their keys; an inner one is opened when it is touched.
+    """Keeps inner sequences by number, with their keys; an inner sequence is opened when it is touched.
 
-    Its operator is made when it begins, so that what begins one that cannot be made is refused.
+    Its operator is made when it begins, so a value that would begin one that cannot be made is refused.
     """
 
     _made_of: ClassVar[str] = "key"
-    """What ``make`` is called with, in a word."""
+    """What ``make`` is called with, in one word."""
 
     def __init__(self, make: Make) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Nested(EventOperator):
 
     @property
     def takes_time(self) -> bool:
-        """Whether time alone can change anything in one of the inner sequences; before it is open, it may."""
+        """Whether time alone can change anything in one of the inner sequences; before the operator is open, it may."""
         return type(self)._tick is not Nested._tick or self._has_timed()
 
     def _create(self) -> None:
@@ -75,7 +75,7 @@ class Nested(EventOperator):
         self._opened, self._unopened = {}, {}
 
     def _delete_more(self) -> None:
-        """Delete the inner sequences; what belongs to those whose operators cannot be made is found by its name."""
+        """Delete the inner sequences; the objects of those whose operators cannot be made are found by name."""
         for number in list(self._keys):
             if self._can_make(number):
                 self._inner(number).delete()
@@ -87,7 +87,7 @@ class Nested(EventOperator):
         self._is_resumed = False
 
     def _can_make(self, number: int) -> bool:
-        """Tell whether the operator of an inner sequence can be made."""
+        """Return whether the operator of an inner sequence can be made."""
         try:
             self._opened.get(number) or self._made(number, self._keys[number])
         except Exception:
@@ -100,7 +100,7 @@ class Nested(EventOperator):
 
     def _start(self, key: Any) -> int:
         number: int = self._following.value
-        self._of(key)  # What is no key is refused before anything is changed.
+        self._of(key)  # A value that cannot be a key is refused before anything is changed.
         inner = self._made(number, key)
         is_timed = self._timed is not None and inner.takes_time
         self._following.value = number + 1
@@ -115,8 +115,8 @@ class Nested(EventOperator):
         """Return the operator of an inner sequence, which was made when it began, or is made now.
 
         Raises:
-            TypeError: what ``make`` returns is no operator.
-            ValueError: it is one that is in use elsewhere, or has several inputs.
+            TypeError: what ``make`` returns is not an operator.
+            ValueError: it is in use elsewhere, or has several inputs.
         """
         if number in self._unopened:
             return self._unopened[number]
@@ -138,7 +138,7 @@ class Nested(EventOperator):
         return f"{type(self).__name__} {self.name!r}: make returned for the {self._made_of} {key!r:.80}"
 
     def _keep(self, kept: dict[int, Chain], number: int, inner: Chain) -> None:
-        """Keep an operator in memory, and let the oldest go where there are many."""
+        """Keep an operator in memory, and release the oldest if there are many."""
         kept[number] = inner
         if len(kept) > OPEN_INNER:
             kept.pop(next(iter(kept)))._let_go()
@@ -154,9 +154,9 @@ class Nested(EventOperator):
             self._following.value = numbers[0]
 
     def _takes_time(self, number: int) -> bool:
-        """Tell whether an inner sequence wants to hear of the time; it need not be opened for it.
+        """Return whether an inner sequence wants to hear of the time; it need not be opened for this.
 
-        One that cannot be made hears of it where it has objects: what raises is said beside what the others give.
+        One that cannot be made hears of it if it has objects: the error is raised beside what the others give.
         """
         try:
             return (self._opened.get(number) or self._made(number, self._keys[number])).takes_time
@@ -164,17 +164,17 @@ class Nested(EventOperator):
             return bool(self._names_of(number))
 
     def _has_timed(self) -> bool:
-        """Tell whether an inner sequence waits for the time; where the operator is not open, nobody knows."""
+        """Return whether an inner sequence waits for the time; if the operator is not open, this is not known."""
         return not self._is_resumed or bool(self._waiting())
 
     def _waiting(self) -> dict[int, None]:
-        """Return the inner sequences that wait for the time: asked once, and then each when it was given something."""
+        """Return the inner sequences that wait for the time: all are asked once, then each that is given something."""
         if self._timed is None:
             self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
         return self._timed
 
     def _note_timed(self, number: int, is_timed: bool) -> None:
-        """Note whether an inner sequence waits for the time, once anybody wants to know."""
+        """Note whether an inner sequence waits for the time, once anyone has asked."""
         if self._timed is not None and is_timed:
             self._timed[number] = None
         elif self._timed is not None:
@@ -217,7 +217,7 @@ class Nested(EventOperator):
             self._timed.pop(number, None)
 
     def _ask(self, errors: list[Exception], number: int, ask: Callable[..., list[Any]], *given: Any) -> list[Any]:
-        """Return what comes out of an inner sequence, as :func:`attempt` does, and forget it where it has ended."""
+        """Return what comes out of an inner sequence, as :func:`attempt` does, and forget it if it has ended."""
         try:
             inner = self._inner(number)
         except Exception as error:
@@ -235,16 +235,16 @@ class Nested(EventOperator):
         return self._unless(errors, self._tell_all(errors, at))
 
     def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
-        """Tell the inner sequences that wait for it what time it is."""
+        """Tell the time to the inner sequences that wait for it."""
         return [one for number in sorted(self._waiting()) for one in self._tell(errors, number, at)]
 
     def _tell(self, errors: list[Exception], number: int, at: float) -> list[Any]:
         return self._shown(self._keys[number], self._ask(errors, number, methodcaller("on_time", at)))
 
     def _close(self, errors: list[Exception], number: int) -> list[Any]:
-        """End an inner sequence; one that raises then stays, to be ended again.
+        """End an inner sequence; one that raises stays, and can be ended again.
 
-        One that cannot be made and has no objects ends: it has taken nothing, and nothing is lost.
+        One that cannot be made and has no objects ends: nothing is lost, because it has taken nothing.
         """
         known = len(errors)
         out = self._shown(self._keys[number], self._ask(errors, number, complete))
@@ -268,19 +268,19 @@ class Nested(EventOperator):
 
 
 class SelectMany(Nested):
-    """What comes out of the inner sequences, one of which begins with each value.
+    """What comes out of inner sequences, one of which begins with each value.
 
-    A value begins an inner sequence, whose key it is; values of the inner sequences of a key come through
-    :meth:`on_inner`. It ends when its input has ended and no inner sequence is left.
+    A value begins an inner sequence and is its key; the values of the inner sequences of a key come through
+    :meth:`on_inner`. The operator ends when its input has ended and no inner sequence is left.
 
     State: a dictionary of the inner sequences, a counter, and the objects of each. A value dirties 1 item and the
-    length, the counter, and the objects of the new inner sequence; a value of an inner one what that one dirties.
+    length, the counter, and the objects of the new inner sequence; an inner value dirties what its sequence dirties.
 
     Args:
-        make: called with the value, returns the operator of its inner sequence: a new one each time.
+        make: a function of the value that returns the operator of its inner sequence, a new one each time.
 
     Raises:
-        TypeError: ``make`` is no function of the value.
+        TypeError: ``make`` is not a function of the value.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take
@@ -305,7 +305,7 @@ class SelectMany(Nested):
         return self._take(at, lambda _: self._each(key, self._close))
 
     def _each(self, key: Any, give: Callable[..., list[Any]], *given: Any) -> list[Any]:
-        """Return what the inner sequences of a key give, and end where none is left."""
+        """Return what the inner sequences of a key give, and end if none is left."""
         errors: list[Exception] = []
         out = [one for number in self._of(key) for one in give(errors, number, *given)]
         self._end_where_over()
@@ -334,17 +334,17 @@ class SelectMany(Nested):
 class GroupBy(Nested):
     """Pairs of a key and what comes out of the inner sequence of the values with this key.
 
-    The inner sequence of a key that has ended begins anew with the next value. At the end all of them end.
+    An inner sequence that has ended begins again with the next value of its key. At the end all of them end.
 
     State: a dictionary of the inner sequences, a counter, and the objects of each. A value dirties what its inner
-    sequence dirties; the first of a key also 1 item and the length, and the counter.
+    sequence dirties; the first value of a key also 1 item and the length, and the counter.
 
     Args:
         key: the function of a value that gives its key.
-        make: called with a key, returns the operator of its inner sequence: a new one each time.
+        make: a function of a key that returns the operator of its inner sequence, a new one each time.
 
     Raises:
-        TypeError: ``key`` is no function, or ``make`` is none of the key.
+        TypeError: ``key`` is not a function, or ``make`` is not a function of the key.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average
@@ -383,14 +383,14 @@ class GroupBy(Nested):
 
 
 def _check_make(kind: str, make: Any, what: str) -> None:
-    """Refuse what cannot be called with the key of an inner sequence, and a class, which takes it for a setting."""
+    """Refuse what cannot be called with an inner sequence's key, and a class, which takes the key for a setting."""
     expected = f"expected a function of the {what} that returns an operator, such as lambda {what}: {_example(make)}"
     if isinstance(make, type) or not callable(make):
         raise TypeError(f"{kind}: make is {told(make)}: {expected}")
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
-        return  # There are functions of C that do not say.
+        return  # Some functions written in C do not say.
     if not _takes(signature, None):
         parameters = signature.replace(return_annotation=inspect.Signature.empty)
         raise TypeError(f"{kind}: make has the parameters {parameters}: {expected}")
@@ -411,7 +411,7 @@ def _takes(signature: inspect.Signature, *arguments: Any) -> bool:
 
 
 def _one_nan(key: Any) -> Any:
-    """Return a key that is equal to itself after recovery too: Python finds a NaN only where it is the same object."""
+    """Return a key that equals itself after recovery too: Python finds a NaN only if it is the same object."""
     if isinstance(key, tuple):
         return tuple(map(_one_nan, key))
     if isinstance(key, Decimal):

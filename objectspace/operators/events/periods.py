@@ -1,4 +1,4 @@
-"""Stretches of time of one length, which begin one every so long."""
+"""Periods of time of one length that begin at regular intervals."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Periods:
-    """The stretches of time of lists and windows, numbered from 0.
+    """The periods of time of lists and windows, numbered from 0.
 
-    A start and an end are computed in one way everywhere, so that no time falls between two periods that follow each
-    other, however floats are rounded.
+    Starts and ends are computed in the same way everywhere, so no time falls between two successive periods, however
+    floats are rounded.
 
     Args:
         duration: how long each lasts.
-        shift: how long after one the next begins.
+        shift: how long after the start of one period the next begins.
 
     >>> tenths = Periods(0.1, 0.1)
     >>> [tenths.last_at(number * 0.1, 0.0) for number in range(8)]
@@ -27,11 +27,11 @@ class Periods:
     shift: float
 
     def start(self, number: int, first: float) -> float:
-        """Return when a period begins, where number 0 begins at ``first``."""
-        return plain_time(first) + number * self.shift  # There are stored ones that are a Decimal.
+        """Return when a period begins if number 0 begins at ``first``."""
+        return plain_time(first) + number * self.shift  # Some stored times are Decimals.
 
     def end(self, number: int, first: float) -> float:
-        """Return when a period ends: it does not hold that time itself."""
+        """Return when a period ends; it does not include that time itself."""
         if self.duration == self.shift:
             return self.start(number + 1, first)
         return self.start(number, first) + self.duration
@@ -42,10 +42,10 @@ class Periods:
         return first
 
     def last_at(self, at: float, first: float) -> int:
-        """Return the number of the last period that has begun at a time.
+        """Return the number of the last period that has begun by a time.
 
         Raises:
-            ValueError: the times are so great that floats do not tell a period from the next one.
+            ValueError: the times are so great that floats cannot tell a period from the next one.
         """
         try:
             number = int((at - plain_time(first)) // self.shift)
@@ -64,7 +64,7 @@ class Periods:
         return number
 
     def open_at(self, at: float, first: float, least: int) -> range:
-        """Return the numbers from ``least`` on of the periods that hold a time.
+        """Return the numbers, from ``least`` on, of the periods that include a time.
 
         Time: O(these periods), however long ago number ``least`` was.
         """
@@ -76,5 +76,5 @@ class Periods:
 
 
 def plain_time(at: Any) -> float:
-    """Return a time as an ``int`` or a ``float``: others have no stored form, or do not go with floats."""
+    """Return a time as an ``int`` or a ``float``: other types have no stored form, or do not mix with floats."""
     return int(at) if isinstance(at, Integral) else float(at)

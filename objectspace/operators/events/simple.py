@@ -1,4 +1,4 @@
-"""Operators that keep one slot or none: Where, Select, Take, Average, SkipUntil, Concat."""
+"""Operators that keep at most one slot: Where, Select, Take, Average, SkipUntil, Concat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Where(EventOperator):
         predicate: the function of a value.
 
     Raises:
-        TypeError: it is no function.
+        TypeError: it is not a function.
     """
 
     def __init__(self, predicate: Callable[[Any], Any]) -> None:
@@ -27,13 +27,13 @@ class Where(EventOperator):
 
 
 class Select(EventOperator):
-    """What a function makes of each value. State: none.
+    """The result of a function for each value. State: none.
 
     Args:
         function: the function of a value.
 
     Raises:
-        TypeError: it is no function.
+        TypeError: it is not a function.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -45,15 +45,15 @@ class Select(EventOperator):
 
 
 class Take(EventOperator):
-    """The first values; then it ends.
+    """The first values; after them it ends.
 
     State: how many are left. A value dirties 1 item.
 
     Args:
-        count: how many.
+        count: how many values.
 
     Raises:
-        ValueError: the count is no whole number, or negative.
+        ValueError: the count is not a whole number, or negative.
     """
 
     def __init__(self, count: int) -> None:
@@ -74,7 +74,7 @@ class Take(EventOperator):
 
 
 class Average(EventOperator):
-    """The mean of all values, given at the end; or after each value.
+    """The mean of all values, given at the end, or after each value.
 
     State: the sum and the count, in one value. A value dirties 1 item.
 
@@ -106,7 +106,8 @@ class Average(EventOperator):
 class SkipUntil(EventOperator):
     """The values of input 0 once input 1 has given one.
 
-    State: whether it has, or ``None`` where it ended without. What says so dirties 1 item, all else none.
+    State: whether input 1 has given a value, or ``None`` if it ended without one. The event that decides this dirties 1
+    item, any other none.
     """
 
     inputs: ClassVar[int] = 2
@@ -132,8 +133,8 @@ class SkipUntil(EventOperator):
 class Concat(EventOperator):
     """The values of input 0 until it ends, then those of input 1, and so on.
 
-    An input is listened to when its turn has come: what it gave before is passed over. One that has ended by then is
-    left out.
+    An input counts only once its turn has come: what it gave before is dropped. An input that has ended by then is
+    skipped.
 
     State: the number of the input whose turn it is, and the inputs that have ended. The end of an input dirties 1 item.
 
@@ -141,7 +142,7 @@ class Concat(EventOperator):
         count: how many inputs there are.
 
     Raises:
-        ValueError: the count is no whole number from 1.
+        ValueError: the count is not a whole number from 1.
     """
 
     def __init__(self, count: int = 2) -> None:

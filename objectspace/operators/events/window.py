@@ -1,4 +1,4 @@
-"""Window: inner sequences by count, by time or both, one after the other or overlapping."""
+"""Window: inner sequences by count, by time or by both, one after the other or overlapping."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from objectspace.operators.events.periods import Periods
 class Window(Nested):
     """What comes out of inner sequences of some values each, which may overlap.
 
-    With ``count`` a window ends when it has had so many values, with ``duration`` when its time is over, with both when
-    either comes first. ``skip`` or ``shift`` begin one every so many values, or every so long: windows overlap where
-    that is less than their length, and values are passed over where it is more. Time begins with the first value. A
-    window in which no value falls is never begun, and what is open at the end ends then.
+    With ``count`` a window ends when it has had that many values, with ``duration`` when its time is over, and with
+    both when the first of these happens. ``skip`` begins a window every so many values, ``shift`` every so long:
+    windows overlap if that is less than their length, and values are skipped if it is more. Time begins with the first
+    value. A window into which no value falls is never begun, and windows that are open at the end end then.
 
-    State: a dictionary of the open windows, counters, the objects of each, and what it counts by. A value dirties what
-    each open window dirties, with a count 1 item; where it begins a window also 1 item, the length, and the counters.
-    Time dirties a counter or two when a window could begin, or is over.
+    State: a dictionary of the open windows, counters, the objects of each window, and what it counts by. A value
+    dirties what each open window dirties, and with a count 1 item; a value that begins a window also dirties 1 item,
+    the length, and the counters. Time dirties a counter or two when a window could begin or is over.
 
     Args:
-        count: how many values a window has, ``None`` for any number.
-        make: called with the number of a window, counted from 0, returns its operator: a new one each time.
-        skip: how many values after one window the next begins; ``count`` by default.
+        count: the number of values in a window, ``None`` for any number.
+        make: a function of the number of a window, counted from 0, that returns its operator, a new one each time.
+        skip: after how many values from the start of one window the next begins; ``count`` by default.
         duration: how long a window lasts, in the unit of the times that come with the values.
-        shift: how long after one window the next begins; ``duration`` by default.
+        shift: how long after the start of one window the next begins; ``duration`` by default.
 
     Raises:
-        TypeError: ``make`` is no function of the number.
+        TypeError: ``make`` is not a function of the number.
         ValueError: there is neither count nor duration, a number is not positive, or skip and shift do not fit them.
 
     Source: Rx's Window, as Nuqleon keeps its state.
@@ -97,7 +97,7 @@ class Window(Nested):
         return self._next_counted(value, flush) if self._clock is None else self._next_both(value, flush, None)
 
     def _tick(self, at: float) -> list[Any]:
-        """End the windows whose times are over, and tell the others what time it is."""
+        """End the windows whose times are over, and tell the others the time."""
         errors: list[Exception] = []
         out: list[Any] = []
         if self._clock is not None and self._clock.value is not None:
@@ -108,7 +108,7 @@ class Window(Nested):
         return self._close_all()
 
     def _begin(self, windows: Iterable[int]) -> list[int]:
-        """Begin some windows, or none where that raises; return their numbers."""
+        """Begin some windows, or none if that raises; return their numbers."""
         begun: list[int] = []
         try:
             for window in windows:
@@ -119,9 +119,9 @@ class Window(Nested):
         return begun
 
     def _give_all(self, errors: list[Exception], value: Any, hand: Hand, begun: list[int]) -> list[Any]:
-        """Give a value to the open windows; where none of them takes it, take back those that it has begun, and raise.
+        """Give a value to the open windows; if none of them takes it, undo those that the value has begun, and raise.
 
-        So a value is counted in all windows or in none; one that refuses what others take is given the others alone.
+        So a value is counted in all windows or in none; a window that refuses a value that others take goes without it.
         """
         refused, out = set(), {}
         for number in list(self._keys):
@@ -136,7 +136,7 @@ class Window(Nested):
         return found if is_taken else self._unless(errors, found)
 
     def _end_window(self, errors: list[Exception], window: int) -> list[Any]:
-        """End a window, unless its sequence has ended by itself; also where that raises: it takes no value more."""
+        """End a window, unless its sequence has ended by itself; it takes no more values even if that raises."""
         out: list[Any] = []
         for number in list(self._numbers.get(window, ())):
             out += self._close(errors, number)
@@ -157,7 +157,7 @@ class Window(Nested):
         self._seen.value = seen + 1
         finished = seen + 1 - self._count
         if finished >= 0 and finished % self._skip == 0:
-            # There is more than one where the windows were begun with a greater count.
+            # There is more than one if the windows were begun with a greater count.
             for window in sorted(window for window in self._numbers if window <= finished // self._skip):
                 out += self._end_window(errors, window)
         return self._unless(errors, out)
@@ -167,12 +167,12 @@ class Window(Nested):
     def _next_timed(self, value: Any, at: float) -> list[Any]:
         assert self._clock is not None
         assert self._periods is not None
-        # A window that lies before one that was begun was begun with it, and may have ended by itself.
+        # A window before one that was begun was begun together with it, and may have ended by itself.
         windows = self._periods.open_at(at, self._clock.value, self._begun.value)
         return self._into(windows, value, handing(at))
 
     def _into_open(self, value: Any) -> list[Any]:
-        """Give a value of the last known time to the windows that hold it, or to the next one where there is none."""
+        """Give a value of the last known time to the windows that hold it, or to the next one if there is none."""
         first, reached = self._begun.value, self._reached.value
         return self._into(range(first, max(reached, first + (not self._keys))), value, flush)
 
@@ -206,7 +206,7 @@ class Window(Nested):
         out = [one for number in list(self._numbers.get(window, ())) for one in self._tell(errors, number, at)]
         return out + self._end_window(errors, window)
 
-    # By what comes first ----------------------------------------------------------------------------------------------
+    # By whichever comes first -----------------------------------------------------------------------------------------
 
     def _next_both(self, value: Any, hand: Hand, at: float | None) -> list[Any]:
         assert self._clock is not None
