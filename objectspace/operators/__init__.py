@@ -1,4 +1,4 @@
-"""Operators that keep their state in tables and persisted objects, and know no engine."""
+"""Operators that keep their state in tables and persisted objects, and are independent of any engine."""
 
 from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
 from objectspace.operators.apply import Apply, Processor

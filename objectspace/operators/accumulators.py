@@ -1,7 +1,8 @@
-"""Accumulators: what a call keeps for a group where one value is enough.
+"""Accumulators: what a call keeps for a group if one value is enough.
 
-Every accumulator is a sum of some kind: what the rows of an epoch give is collected apart, in any order, and joined to
-what is stored when the epoch ends. Several calls share one: ``avg(v)`` and ``sum(v)`` keep one total and one count.
+Every accumulator is a sum of some kind: what the rows of an epoch add is collected separately, in any order, and
+combined with what is stored when the epoch ends. Several calls share one: ``avg(v)`` and ``sum(v)`` keep one total and
+one count.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Merge = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What is kept of one column for a group.
+    """What is kept for one column of a group.
 
     Args:
         role: ``"count"``, ``"true"``, ``"sum"``, ``"squares"``, ``"min"``, ``"max"`` or ``"sketch"``.
@@ -67,11 +68,11 @@ class Accumulator:
         return Decimal(0) if self.role in ("sum", "squares") and self.type.kind == "decimal" else 0
 
     def adder(self, at: int) -> Add:
-        """Return what adds a row to the cell at a position."""
+        """Return a function that adds a row to the cell at a position."""
         return _ADDERS[self.role](self, at)
 
     def merger(self) -> Merge:
-        """Return what joins what is stored with what an epoch gave."""
+        """Return a function that combines what is stored with what an epoch added."""
         if self.role in ("min", "max"):
             return _extreme_merger(self)
         if self.role == "sketch":
@@ -81,13 +82,13 @@ class Accumulator:
         return partial(_added, exact.add_decimals if self.type.kind == "decimal" else operator.add)
 
     def dumper(self) -> Callable[[Any], Any] | None:
-        """Return what turns the cell into the value that is stored, or ``None`` if it is the same."""
+        """Return a function that turns the cell into the stored value, or ``None`` if they are the same."""
         if self.role not in ("sum", "squares") or self.type.kind in INTEGERS:
             return None
         return exact.decimal_text if self.type.kind == "decimal" else partial(exact.binary_text, unit=self._unit)
 
     def loader(self) -> Callable[[Any], Any] | None:
-        """Return what turns the stored value into the cell, or ``None`` if it is the same."""
+        """Return a function that turns the stored value into the cell, or ``None`` if they are the same."""
         if self.role not in ("sum", "squares"):
             return None
         if self.type.kind in INTEGERS:
@@ -142,7 +143,7 @@ def _summer(kept: Accumulator, at: int) -> Add:
 
 
 def _amount_of(kept: Accumulator) -> Callable[[Any], Any]:
-    """Return what a value adds to a total."""
+    """Return a function that gives what a value adds to a total."""
     is_square = kept.role == "squares"
     if kept.type.kind in INTEGERS:
         return lambda value: value * value
@@ -173,7 +174,7 @@ def _added(add: Merge, one: Any, other: Any) -> Any:
 
 
 def _extreme_adder(kept: Accumulator, at: int) -> Add:
-    """Return what keeps the least or the greatest value; its rows are never retracted."""
+    """Return a function that keeps the least or the greatest value; its rows are never retracted."""
     place, form, merge = kept.place, canonical(kept.type), kept.merger()
 
     def _add(cells: list[Any], row: Any, sign: int) -> None:
@@ -241,12 +242,12 @@ Result = Callable[[Any], Any]
 
 
 def result_of(kind: str, column: DataType, at: dict[str, int]) -> Result:
-    """Return what makes the result of a call.
+    """Return a function that makes the result of a call.
 
     Args:
         kind: the kind of the call.
         column: the type of its argument.
-        at: where its accumulators have their cells, by role.
+        at: the positions of the cells of its accumulators, by role.
     """
     if kind in ("count", "min", "max"):
         found: Result = operator.itemgetter(at[kind])

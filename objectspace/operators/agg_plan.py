@@ -1,4 +1,4 @@
-"""What the calls of an aggregation need: cells, tables in order, columns of distinct values, and a table of groups."""
+"""What the calls of an aggregation need: cells, ordered tables, columns of distinct values, and a table of groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CACHED_GROUPS = 200_000
 """How many groups stay in memory between epochs."""
 
 CACHED_EXTREMES = 10
-"""How many of the first rows of a group a call in order keeps in memory."""
+"""How many of the first rows of a group an ordered call keeps in memory."""
 
 
 class PlannedCalls(Operator):
@@ -34,7 +34,7 @@ class PlannedCalls(Operator):
         group_key: the names of the group columns.
         calls: the calls.
         append_only: whether the input has no retractions: extremes and sketches then need one value per group.
-        extreme_cache: how many rows of a group each call in order keeps in memory.
+        extreme_cache: how many rows of a group each ordered call keeps in memory.
         group_cache: how many groups stay in memory between epochs.
     """
 
@@ -74,13 +74,13 @@ class PlannedCalls(Operator):
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
-        """Return the tables: one for each call in order, that of the groups, one for each distinct column."""
+        """Return the tables: one per ordered call, that of the groups, and one per distinct column."""
         calls = [(ordered.role, ordered.schema) for ordered in self._ordered.values()]
         distinct = [(column.role, column.schema) for column in self._distinct.values()]
         return [*calls, (f"{self._role}State", self._state), *distinct]
 
     def _plan_calls(self) -> None:
-        """Find the accumulators, the tables in order and the distinct columns that the calls need."""
+        """Find the accumulators, the ordered tables and the distinct columns that the calls need."""
         self._accumulators = [Accumulator("count", -1, ROWS)]
         self._ordered: dict[int, OrderedCall] = {}
         self._results: list[Result | None] = []
@@ -103,7 +103,7 @@ class PlannedCalls(Operator):
         return call.kind in ORDERED or (call.kind in ("min", "max") and not self.append_only)
 
     def _plan_value(self, number: int, call: AggCall) -> Result:
-        """Find the accumulators of a call that keeps values, and return what makes its result of them."""
+        """Find the accumulators of a call that keeps values, and return a function that makes its result from them."""
         place = self.input.place_of(call.columns[0]) if call.columns else -1
         kind, is_distinct = call.kind, call.is_distinct
         if kind == "approx_count_distinct":
@@ -126,7 +126,7 @@ class PlannedCalls(Operator):
         return self._accumulators.index(kept)
 
     def _bind(self) -> None:
-        """Sort what adds and notes rows by the filter and the DISTINCT before it."""
+        """Sort the functions that add and note rows by the filter and the DISTINCT before them."""
         self._adds: list[list[Add]] = [[] for _ in range(len(self._filters) + 1)]
         self._notes: list[list[Callable[[Touched, Any, int], None]]] = [[] for _ in range(len(self._filters) + 1)]
         self._noted: list[list[int]] = [[] for _ in range(len(self._filters) + 1)]
@@ -172,7 +172,7 @@ class PlannedCalls(Operator):
         self._bounds = [sum_bounds(call.output_type(self.input)) if call.kind == "sum" else None for call in self.calls]
 
     def _state_schema(self) -> TableSchema:
-        """Return the columns of the state: the group, the cells, and results that cannot be made of them."""
+        """Return the columns of the state: the group, the cells, and results that cannot be made from the cells."""
         columns = [self.input.column(name) for name in self._keys]
         columns = [Column(column.name, column.type, column.nullable) for column in columns]
         for place, kept in enumerate(self._accumulators):

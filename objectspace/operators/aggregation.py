@@ -1,8 +1,8 @@
 """What HashAgg and SimpleAgg share: groups whose changes are collected during an epoch and settled at its barrier.
 
 During an epoch nothing is read or written: each row is added to the cells of its group, which start from nothing. At
-the barrier the cells join what is stored. All of it is sums and sets, so the order of the rows of an epoch does not
-matter.
+the barrier the cells are combined with what is stored. All of it is sums and sets, so the order of the rows of an epoch
+does not matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from objectspace.space import ObjectSpace
 
 
 class Aggregation(PlannedCalls):
-    """The groups of an aggregation: what rows change in them, and what they give at a barrier."""
+    """The groups of an aggregation: what rows change in them, and what they return at a barrier."""
 
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create the state under a name, or open it again after recovery."""
@@ -69,11 +69,11 @@ class Aggregation(PlannedCalls):
                 self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2].ordered for pair in kept])
 
     def kept_as(self, column: str) -> str | None:
-        """Return the name that a column of the input has in the output: of a group column the same."""
+        """Return the name that a column of the input has in the output: the same, if it is a group column."""
         return column if column in self.group_key else None
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise about a group column: the state of groups below it is cleaned with the next barrier.
+        """Accept a promise about a group column: the state of groups below it is removed at the next barrier.
 
         Raises:
             RowError: it is not a value of the column.
@@ -91,9 +91,9 @@ class Aggregation(PlannedCalls):
         Raises:
             EpochError: the epoch is not after the last one.
             InconsistentOperationError: more was retracted than came.
-            RowError: a total leaves its type.
+            RowError: a total is out of the range of its type.
 
-        A barrier that is refused leaves the operator as it was: it may be tried again after further changes.
+        A barrier that is refused leaves the operator as it was, and may be tried again after further changes.
         """
         self._check_epoch(epoch)
         with collecting_seldom():
@@ -113,7 +113,7 @@ class Aggregation(PlannedCalls):
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
         self._is_whole = False
-        """Whether all groups are known, so that one that is not is new."""
+        """Whether all groups are known, so an unknown group is new."""
         self._pending = None
         self._new_rows: list[tuple[bool, tuple[Any, ...]]] = []
 
@@ -127,7 +127,7 @@ class Aggregation(PlannedCalls):
         return kept
 
     def _touch(self, pairs: list[Any]) -> list[Touched]:
-        """Add rows to their groups, as far as calls without a filter go, and return the group of each."""
+        """Add rows to their groups for the calls without a filter, and return the group of each."""
         found, touched, key_of, zero = [], self._touched, self._key_of, self._zero
         adds, notes = self._adds[0], self._notes[0]
         for op, row in pairs:
@@ -172,7 +172,7 @@ class Aggregation(PlannedCalls):
     def _planned(
         self, key: Any, touched: Touched, before: Settled | None, counted: Mapping[int, list[Entry]]
     ) -> tuple[Any, Touched, Settled | None, Settled]:
-        """Return what was done to a group, what it was and what it becomes, as far as nothing is written for that."""
+        """Return what was done to a group, what it was and what it becomes, as far as this needs no writing."""
         touched = self._with_distinct(touched, counted)
         for number, changes in touched.ordered.items():
             self._ordered[number].check([changes])
@@ -199,7 +199,7 @@ class Aggregation(PlannedCalls):
         return found
 
     def _look_up(self, touched: Sequence[Touched]) -> list[dict[int, list[Entry]]]:
-        """Return for each group the values that calls with DISTINCT count, by the places of their columns."""
+        """Return for each group the values that calls with DISTINCT count, by the positions of their columns."""
         found: list[dict[int, list[Entry]]] = [{} for _ in touched]
         for place, column in self._distinct.items():
             some = [number for number, one in enumerate(touched) if place in one.counted]
@@ -216,7 +216,7 @@ class Aggregation(PlannedCalls):
         return Settled(cells, results, {})
 
     def _with_distinct(self, touched: Touched, counted: Mapping[int, list[Entry]]) -> Touched:
-        """Return what was done to a group, with the values that came or went for the calls with DISTINCT."""
+        """Return what was done to a group, including the values that came or went for the calls with DISTINCT."""
         if not counted:
             return touched
         touched = touched.copy()
@@ -232,7 +232,7 @@ class Aggregation(PlannedCalls):
         return touched
 
     def _write_rows(self, touched: Sequence[Touched]) -> None:
-        """Write the rows of the calls in order and the counts of distinct values."""
+        """Write the rows of the ordered calls and the counts of distinct values."""
         for number, ordered in self._ordered.items():
             ordered.write(one.ordered.get(number, {}) for one in touched)
         for place, column in self._distinct.items():
@@ -253,7 +253,7 @@ class Aggregation(PlannedCalls):
     def _answer(
         self, ordered: OrderedCall, number: int, touched: Touched, before: Settled | None, after: Settled
     ) -> Any:
-        """Return the result of a call in order."""
+        """Return the result of an ordered call."""
         changes = touched.ordered.get(number, {})
         if ordered.is_listed:
             return before.results[number] if before and not changes else ordered.whole(touched.group)
@@ -267,7 +267,7 @@ class Aggregation(PlannedCalls):
     """Whether a group without rows is a group."""
 
     def _write_state(self, group: tuple[Any, ...], before: Settled | None, after: Settled) -> None:
-        """Note the row of the state where it changed."""
+        """Note the row of the state if it changed."""
         if after.cells[0] or self._keeps_empty:
             if before is None or before.cells != after.cells or self._is_other(before, after):
                 self._new_rows.append((True, self._state_row(group, after)))

@@ -20,7 +20,7 @@ class ExpressionError(RelationalError, ValueError):
 
 
 def reader(schema: TableSchema, name: str) -> RowFunction:
-    """Return a function that reads a column of a row; a ``float32`` becomes the nearest 32-bit number.
+    """Return a function that reads a column of a row; a ``float32`` becomes the nearest 32-bit number, however given.
 
     Raises:
         SchemaError: there is no such column.

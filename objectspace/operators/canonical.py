@@ -1,8 +1,8 @@
-"""One form for values that are equal in SQL, so that a result does not depend on which of them came first.
+"""One form for values that are equal in SQL, so a result does not depend on which of them came first.
 
 Rows keep the spelling that they came with: ``-0.0``, ``1.00``. Where an operator has to choose one value for several
-equal rows (a group key, a minimum, a distinct value) it gives the form that all of them share: ``0.0``, ``1``, and of a
-``float32`` the nearest number of 32 bits, such as ``0.10000000149011612`` for ``0.1``.
+equal ones (a group key, a minimum, a distinct value) it shows the form that all of them share: ``0.0``, ``1``, and for
+a ``float32`` the nearest 32-bit number, such as ``0.10000000149011612`` for ``0.1``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from objectspace.relational.values import nearest_float32
 Form = Callable[[Any], Any]
 
 EXACT = Context(prec=60_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
-"""Decimal arithmetic without rounding: enough digits for the products of all decimals that a column takes."""
+"""Decimal arithmetic without rounding: enough digits for the products of all decimals that a column accepts."""
 
 _HASHED_AS_THEY_ARE = frozenset(
     ["bool", "int16", "int32", "int64", "string", "binary", "date", "time", "timestamp", "timestamptz"]
 )
-"""Types whose values are equal in Python exactly where they are equal in SQL."""
+"""Types whose values are equal in Python exactly if they are equal in SQL."""
 
 
 def is_plain(kind: DataType) -> bool:
-    """Return whether equal values of a type have one form only, which Python hashes and orders as SQL does."""
+    """Return whether equal values of a type have only one form, which Python hashes and orders as SQL does."""
     return kind.kind in _HASHED_AS_THEY_ARE
 
 
 def canonical(kind: DataType) -> Form | None:
-    """Return what gives a value, which may be ``None``, the form that equal values share, or ``None`` if it has it.
+    """Return a function that gives a value or ``None`` the form that equal values share; ``None`` if it has it already.
 
     >>> from objectspace.relational.types import parse_type
     >>> canonical(parse_type("float64"))(-0.0), canonical(parse_type("list<decimal>"))([Decimal("1.50"), None])
@@ -44,7 +44,7 @@ def canonical(kind: DataType) -> Form | None:
 
 
 def shortest(value: Decimal) -> Decimal:
-    """Return a decimal without zeros that do not count.
+    """Return a decimal without insignificant zeros.
 
     >>> shortest(Decimal("1.500")), shortest(Decimal("3E+2"))
     (Decimal('1.5'), Decimal('300'))
@@ -58,7 +58,7 @@ def shortest(value: Decimal) -> Decimal:
 
 
 def identity(kinds: Sequence[DataType], places: Sequence[int]) -> Callable[[Any], Any]:
-    """Return what gives the values at some places of a row as one key of a Python dictionary.
+    """Return a function that gives the values at some places of a row as one key of a Python dictionary.
 
     Plain values stand for themselves, alone or in a tuple; others are encoded as keys are.
     """
@@ -75,10 +75,10 @@ def identity(kinds: Sequence[DataType], places: Sequence[int]) -> Callable[[Any]
 
 
 def dictionary_keys(schema: TableSchema, places: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what gives of many rows the values at some places as keys of a Python dictionary: equal ones are one key.
+    """Return a function that gives the values at some places of many rows as dictionary keys; equal ones are one key.
 
-    It is quicker than :func:`identity` where there are floats, but the keys have no order. The value of one place
-    alone stands for itself.
+    It is faster than :func:`identity` if there are floats, but the keys have no order. A value of a single place stands
+    for itself.
 
     >>> from objectspace.relational import Column
     >>> keys = dictionary_keys(TableSchema([Column("v", "float64"), Column("tags", "list<string>")]), [0])
@@ -101,7 +101,7 @@ def dictionary_keys(schema: TableSchema, places: Sequence[int]) -> Callable[[Seq
 
 
 def picker(schema: TableSchema, places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gives the values at some places of a row in their canonical form."""
+    """Return a function that gives the values at some places of a row in their canonical form."""
     forms = [(place, canonical(schema.columns[place].type)) for place in places]
     if all(form is None for _, form in forms):
         return lambda row: tuple([row[place] for place in places])
@@ -109,7 +109,7 @@ def picker(schema: TableSchema, places: Sequence[int]) -> Callable[[Any], tuple[
 
 
 def rank(kind: DataType) -> Form:
-    """Return what makes values of a type comparable in the order of keys: NaN is the greatest number."""
+    """Return a function that makes values of a type comparable in key order, in which NaN is the greatest number."""
     if is_plain(kind):
         return _same
     return KeyEncoder([kind], [Order()]).columns[0]
@@ -133,7 +133,7 @@ def _same(value: Any) -> Any:
 
 
 def _hashed(kind: DataType) -> Form | None:
-    """Return what gives equal values, or NULL, one form that Python hashes, or ``None`` if they have it."""
+    """Return a function that gives equal values, or NULL, one form that Python hashes; ``None`` if they have it."""
     if is_plain(kind):
         return None
     return _HASHED.get(kind.kind) or column_encoder(kind, Order())

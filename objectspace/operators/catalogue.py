@@ -174,7 +174,7 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
 
 
 def _was_noted(space: ObjectSpace, name: str, position: str) -> bool:
-    """Return whether an operator, of which something is missing, was certainly noted before.
+    """Return whether an operator about which something is missing was certainly noted before.
 
     A run counts batches before it notes operators, and makes the dictionary of operators before it counts the first
     batch.

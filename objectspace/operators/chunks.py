@@ -1,4 +1,4 @@
-"""What operators ask of the chunks that they take, and how they keep pairs whole in those that they give."""
+"""What operators require of the chunks that they take, and how they keep pairs whole in those that they return."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from objectspace.relational.schema import Row, differing
 from objectspace.relational.values import BadValue, checker
 
 FIRST = "materialize(name, key, conflict='overwrite')"
-"""What makes the changes of a source that brings keys twice, or takes back what it has not brought, ones that fit."""
+"""What makes the changes of a source consistent that brings keys twice or retracts what it has not brought."""
 
 RETRACTED = f"more rows were retracted than came: behind a source that takes back what it has not brought put {FIRST}"
-"""Says of a group what cannot be."""
+"""The error for a group that cannot exist."""
 
 Change = tuple[Op, Row]
 
 HALF_OF: dict[Op, Op] = {"-": "U-", "+": "U+"}
-"""What the operation on a row is called where it is half of an update; :func:`unbroken` makes lone halves plain."""
+"""The name of an operation if it is half of an update; :func:`unbroken` makes lone halves plain."""
 
 HALVES = frozenset(HALF_OF.values())
 """The operations on the old and the new row of an update."""
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
-    """Refuse what is no chunk with the columns of an input.
+    """Refuse anything that is not a chunk with the columns of an input.
 
     Raises:
         TypeError: it is not a chunk.
@@ -46,7 +46,7 @@ def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
 
 
 def taken(schema: TableSchema, chunk: Chunk) -> Chunk:
-    """Return a chunk with the schema of an input: it is the stream key of the input that tells rows apart.
+    """Return a chunk with the schema of an input, whose stream key is the one that tells rows apart.
 
     Raises:
         TypeError: it is not a chunk.
@@ -58,7 +58,7 @@ def taken(schema: TableSchema, chunk: Chunk) -> Chunk:
 
 
 def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
-    """Refuse a chunk that takes rows back.
+    """Refuse a chunk that retracts rows.
 
     Raises:
         InconsistentOperationError: it does.
@@ -74,10 +74,10 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
 
 
 def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
-    """Return a promise as a value of its column, so that what is none is refused when it is made.
+    """Return a promise as a value of its column, so one that is not valid is refused when it is made.
 
     Raises:
-        RowError: it is none.
+        RowError: it is not a value of the column.
     """
     try:
         if value is None:
@@ -91,7 +91,7 @@ def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
 
 
 def ordered_by(keys: Sequence[Any], things: Sequence[T]) -> list[T]:
-    """Return things in the order of their keys; those of equal keys stay as they are.
+    """Return things in the order of their keys; those with equal keys keep their order.
 
     >>> ordered_by([b"b", b"a", b"b"], [1, 2, 3])
     [2, 1, 3]
@@ -102,8 +102,8 @@ def ordered_by(keys: Sequence[Any], things: Sequence[T]) -> list[T]:
 def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:
     """Return the chunk of changes that came alone or as the two halves of an update.
 
-    An update whose halves are alike is left out; one with a half missing, or with another key, is a plain delete and a
-    plain insert.
+    An update whose halves are alike is left out; one with a missing half, or one that changes the key, becomes a plain
+    delete and a plain insert.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"])
@@ -125,7 +125,7 @@ def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | No
 
 
 def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
-    """Yield the changes of a chunk: (old, new) for an update, with ``None`` in the place of what is not there."""
+    """Yield the changes of a chunk: (old, new) for an update, with ``None`` in place of what is not there."""
     waiting: Change | None = None
     for change in chunk.rows():
         if waiting is not None and change[0] != "U+":
@@ -143,7 +143,7 @@ def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
 
 
 def unbroken(chunk: Chunk) -> Chunk:
-    """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
+    """Return a chunk in which each half of an update is plain unless the other half, of the same key, is beside it."""
     if not HALVES.intersection(chunk.ops) or _are_pairs(chunk):
         return chunk
     found: list[Change] = []
@@ -157,7 +157,7 @@ def unbroken(chunk: Chunk) -> Chunk:
 
 
 def _are_pairs(chunk: Chunk) -> bool:
-    """Return whether all halves of updates stand together, the old row and the new one of a key."""
+    """Return whether all halves of updates are adjacent: the old row and the new row of one key."""
     ops, same_key = chunk.ops, chunk.schema.same_key
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-"]
     if not len(olds) == ops.count("U-") == ops.count("U+") or any(ops[place + 1] != "U+" for place in olds):

@@ -1,4 +1,4 @@
-"""Stateless operators of a pipeline: which rows stay, what is computed from them, what columns and keys are called."""
+"""Stateless operators of a pipeline: which rows stay, what is computed from them, the names of columns and keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from objectspace.relational.schema import Row
 
 
 class Where(Operator):
-    """Lets the rows through for which an expression is true; half of an update that is left becomes plain.
+    """Lets rows pass for which an expression is true; if only half of an update passes, it becomes plain.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> where = Where(schema, col("b") > 3)
@@ -56,13 +56,13 @@ class Where(Operator):
 
 
 class Select(Operator):
-    """Computes other columns from each row, and keeps the stream key: what of it is not asked for stays hidden.
+    """Computes other columns from each row, and keeps the stream key: the parts that are not asked for stay hidden.
 
     Args:
         schema: the schema of the input.
         columns: the expression of each column of the output.
-        key: the columns that are the stream key already, where they are fewer than the primary key of the schema.
-        promises: further columns of the output that keep a promise about a column of the input, by that column.
+        key: the columns that are already the stream key, if they are fewer than the primary key of the schema.
+        promises: further output columns that keep a promise about an input column, by that input column.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> select = Select(schema, {"double": col("b") * 2})
@@ -116,7 +116,7 @@ class Select(Operator):
         return [self._schema.check_row(row) for row in zip(*columns, strict=True)]
 
     def kept_as(self, column: str) -> str | None:
-        """Return the name that a column of the input has in the output: that under which it is selected."""
+        """Return the name that a column of the input has in the output: the one under which it is selected."""
         return self._moved.get(column)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
@@ -125,7 +125,7 @@ class Select(Operator):
 
 
 class Relabel(Operator):
-    """Gives the columns other names, and touches no row."""
+    """Renames columns, and touches no row."""
 
     def __init__(self, schema: TableSchema, names: Mapping[str, str]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Relabel(Operator):
         return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
 
     def kept_as(self, column: str) -> str | None:
-        """Return the name that a column of the input has in the output: the other one, where it gets one."""
+        """Return the name that a column of the input has in the output: the new one, if it gets one."""
         return self._names.get(column, column)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
@@ -157,17 +157,17 @@ class Relabel(Operator):
 
 
 class Rekey(Operator):
-    """Takes other columns as the key of the rows, and gives the net changes at the barrier.
+    """Takes other columns as the key of the rows, and returns the net changes at the barrier.
 
-    In one epoch a key may go from one row to another. So what goes from a key comes before what comes to it, whatever
-    the order of the changes; an update that leaves the row its key stays an update.
+    In one epoch a key may go from one row to another. So deletes of a key come before inserts of it, whatever the order
+    of the changes; an update that leaves the key as it is stays an update.
 
-    Rows that come to one key come in the order of the keys that they had, so that which of them stays depends on no
-    other order, such as that in which a join has its rows in memory.
+    Rows that come to one key come in the order of the keys that they had, so which of them stays depends on no other
+    order, such as that in which a join has its rows in memory.
 
     Args:
         schema: the schema of its output.
-        in_order: the rows come in the order in which a source gave them, and it means something: it stays.
+        in_order: whether the rows come in the order in which a source gave them, which matters and is kept.
     """
 
     def __init__(self, schema: TableSchema, *, in_order: bool = False) -> None:
@@ -181,7 +181,7 @@ class Rekey(Operator):
         return self._schema
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Take some changes; the output waits for the barrier, unless the key is what it was."""
+        """Take some changes; the output waits for the barrier, unless the key stays the same."""
         if chunk.schema.primary_key == self._schema.primary_key:
             return [Chunk(self._schema, chunk.ops, chunk.values)]
         self._held.append(chunk)
@@ -221,7 +221,7 @@ class Rekey(Operator):
 def _updates(chunks: Sequence[Chunk], *, in_order: bool) -> Iterator[list[Change]]:
     """Yield the net changes of some chunks: the old and the new row of an update together, other rows one by one.
 
-    They come in the order of their keys, or in that in which these came first.
+    They come in the order of their keys, or in the order in which the keys first came.
     """
     schema = chunks[0].schema
     together = Chunk(schema, [op for one in chunks for op in one.ops], [row for one in chunks for row in one.values])
@@ -249,7 +249,7 @@ def _bound(made: Expression, schema: TableSchema) -> Bound:
 
 
 def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:
-    """Return changes as a chunk without halves of updates, and without updates of nothing; none where none is left."""
+    """Return changes as a chunk without half updates and updates that change nothing; no chunk if none are left."""
     ops, rows = [op for op, _ in changes], [row for _, row in changes]
     found = Chunk(schema, ops, rows)
     if "U-" in ops or "U+" in ops:

@@ -1,4 +1,4 @@
-"""DISTINCT: how often each value is there in its group, so that it counts from the first time to the last."""
+"""DISTINCT: how often each value is there in its group, so it counts from the first time to the last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Turn = tuple[int, Any, int]
 """A filter, a value, and whether the value came (+1) or went (-1) for the calls with that filter."""
 
 Write = tuple[Row | None, Row | None]
-"""The row of counts that is stored and the one that takes its place; ``None`` is no row."""
+"""The stored row of counts and the one that replaces it; ``None`` means no row."""
 
 Counted = dict[bytes, list[Any]]
 """By encoded value: the value, then how much its count changed for each filter."""
@@ -24,7 +24,7 @@ class Entry:
     """A value that was counted.
 
     Args:
-        shown: the value, in the form that equal ones share.
+        shown: the value, in the form that equal values share.
         key: where its counts are stored.
         changes: how much its count changed for each filter.
     """
@@ -37,14 +37,14 @@ class Entry:
 
 
 class DistinctColumn:
-    """The counts of the values of one column, one for each filter that calls put before it.
+    """The counts of the values of one column, one for each filter that calls apply to it.
 
     Args:
         place: the position of the column in the input.
-        filters: the numbers of the filters; -1 is all rows.
+        filters: the numbers of the filters; -1 stands for all rows.
         schema: the schema of the input.
         group_key: the names of the group columns, in the order of the keys of the tables.
-        role: what the names of the tables of the operator begin with.
+        role: the prefix of the names of the operator's tables.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DistinctColumn:
         found[number + 1] += sign
 
     def look_up(self, counted: Sequence[tuple[Row, Counted]]) -> list[list[Entry]]:
-        """Return the values of groups that were counted, each group's in order, with what is stored of them.
+        """Return the counted values of groups, those of each group in order, with what is stored of them.
 
         Time: O(values · log n).
         """
@@ -118,7 +118,7 @@ class DistinctColumn:
 
 
 def unused(name: str, taken: Container[str]) -> str:
-    """Return a name that is not taken, with underscores in front where it is.
+    """Return a name that is not taken, by adding leading underscores if it is.
 
     >>> unused("count", ["k", "count"])
     '_count'

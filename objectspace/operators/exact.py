@@ -1,8 +1,8 @@
-"""Sums without rounding: the same total whatever the order of the rows, and no residue when they are retracted.
+"""Sums without rounding: the same total whatever the order of the rows, and no residue when rows are retracted.
 
 A float is a whole number of units of 2**-1074, so the total of floats is kept as a Python integer of such units, and
 rounded once when it is shown. Decimals are added with as many digits as they need. NaN and the infinities are counted
-beside the finite total, so that they can be retracted too.
+besides the finite total, so they can be retracted too.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SQUARE = 2 * UNIT
 
 
 QUOTIENT = Context(prec=38, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Where decimals are divided: to 38 digits."""
+"""The context in which decimals are divided: to 38 digits."""
 
 
 SCALE = 18
-"""How many digits an average of decimals has after the point, at least where there are so many."""
+"""How many digits after the point an average of decimals has at least, if there are that many."""
 
 
 class Odd(NamedTuple):
-    """A total with numbers in it that are not finite: how often each is there."""
+    """A total that includes numbers that are not finite, with how often each is there."""
 
     finite: Any
     nan: int
@@ -37,14 +37,14 @@ class Odd(NamedTuple):
     minus: int
 
     def added(self, other: Any, add: Any) -> Any:
-        """Return the sum with another total, a plain one where only finite numbers are left."""
+        """Return the sum with another total, which is a plain total if only finite numbers are left."""
         more = other if isinstance(other, Odd) else Odd(other, 0, 0, 0)
         counts = [mine + yours for mine, yours in zip(self[1:], more[1:], strict=True)]
         finite = add(self.finite, more.finite)
         return Odd(finite, *counts) if any(counts) else finite
 
     def value(self) -> float:
-        """Return what a sum with such numbers is."""
+        """Return the value of a sum with such numbers."""
         return float("nan") if self.nan or (self.plus and self.minus) else float("inf") if self.plus else float("-inf")
 
 
@@ -54,10 +54,10 @@ def odd(value: Any, zero: Any) -> Odd:
 
 
 def negated(total: Any) -> Any:
-    """Return the total that takes another one back."""
+    """Return the total that cancels another one."""
     if isinstance(total, Odd):
         return Odd(negated(total.finite), -total.nan, -total.plus, -total.minus)
-    # The minus sign of Python rounds a Decimal to the digits of the context.
+    # Python's minus sign rounds a Decimal to the digits of the context.
     return EXACT.minus(total) if isinstance(total, Decimal) else -total
 
 
@@ -72,7 +72,7 @@ def units_of(value: float) -> int:
 
 
 def rounded(numerator: int, denominator: int) -> float:
-    """Return the float that is nearest to a fraction; infinite where none is near."""
+    """Return the float nearest to a fraction, or an infinite one if none is near."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -85,7 +85,7 @@ def add_decimals(one: Decimal, other: Decimal) -> Decimal:
 
 
 def binary_text(total: Any, unit: int) -> str:
-    """Return a total of units of 2**-unit as hexadecimal text, the counts of odd numbers after it.
+    """Return a total of units of 2**-unit as hexadecimal text, followed by the counts of odd numbers.
 
     >>> binary_text(units_of(1.5), UNIT), binary_text(Odd(0, 1, 0, 0), UNIT)
     ('0x3p-1', '0x0p0 1 0 0')
@@ -107,7 +107,7 @@ def from_binary_text(text: str, unit: int) -> Any:
 
 
 def decimal_text(total: Any) -> str:
-    """Return a total of decimals as text, the counts of odd numbers after it.
+    """Return a total of decimals as text, followed by the counts of odd numbers.
 
     >>> decimal_text(Decimal("1.50"))
     '1.5'
@@ -124,12 +124,12 @@ def from_decimal_text(text: str) -> Any:
 
 
 def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) -> float | None:
-    """Return the variance of numbers from their total and that of their squares; ``None`` for too few.
+    """Return the variance of numbers from their total and that of their squares, or ``None`` for too few numbers.
 
     Args:
         total: the total, in units of 2**-unit or as a Decimal.
         squares: the total of the squares, in units of 2**(-2*unit) or as a Decimal.
-        rows: how many numbers.
+        rows: how many numbers there are.
         unit: see above; 0 for integers and decimals.
         sample: whether to divide by one less than the rows.
     """
@@ -147,12 +147,12 @@ def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) ->
 def quotient(total: Decimal, parts: int) -> Decimal:
     """Return a quotient of decimals: 38 digits, at most 18 of them after the point, or as many as the total has.
 
-    So many has the type in which Arrow and Spark hold a decimal whose scale is not said.
+    The type in which Arrow and Spark hold a decimal without a given scale has that many.
 
     >>> quotient(Decimal(1), 4), quotient(Decimal("12.50"), 1), quotient(Decimal(2), 3)
     (Decimal('0.25'), Decimal('12.5'), Decimal('0.666666666666666667'))
     """
-    total = shortest(total)  # As it is stored: what is read again gives the same.
+    total = shortest(total)  # As it is stored, so what is read again gives the same.
     if parts == 1:
         return total
     found = QUOTIENT.divide(total, Decimal(parts))

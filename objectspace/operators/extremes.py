@@ -1,8 +1,8 @@
-"""Extremes and ordered calls: the rows of each group in the order of the call, so that a retraction finds the next one.
+"""Extremes and ordered calls: the rows of each group in the order of the call, so a retraction finds the next one.
 
 The table of such a call has the key ``group columns | order | stream key``, so the answer comes first below the prefix
-of the group. In front of it stands a cache of the first few rows of a group, which never changes an answer: what it
-does not know it reads.
+of the group. A cache of the first few rows of each group sits in front of it and never changes an answer: what it does
+not know it reads.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from objectspace.relational import Column, InconsistentOperationError, Order, Sc
 from objectspace.relational.keys import KeyEncoder
 
 Entry = tuple[bytes, Any]
-"""The key of a row in the table of a call, and the value that it gives the call."""
+"""The key of a row in the table of a call, and the value that the row gives the call."""
 
 Changes = dict[bytes, list[Any]]
-"""By key and arguments: how often a row came more than it went, and the row."""
+"""By key and arguments: how many more times a row came than went, and the row."""
 
 Noted = dict[int, Changes]
 """By the number of a call: what an epoch did to the rows of one group."""
@@ -33,9 +33,9 @@ class Head:
     """The first rows of a group, as many as fit.
 
     Args:
-        capacity: how many.
-        entries: the rows that are known, in order.
-        is_whole: whether the group has no others.
+        capacity: how many rows fit.
+        entries: the known rows, in order.
+        is_whole: whether the group has no other rows.
 
     >>> head = Head(2, [], is_whole=True)
     >>> for key in (b"c", b"a", b"b"): head.insert(key, key.decode())
@@ -56,7 +56,7 @@ class Head:
         return not self.entries and not self.is_whole
 
     def insert(self, key: bytes, value: Any) -> None:
-        """Take a row into account; one that comes after what is known of a group that is not whole is passed over."""
+        """Take a row into account; a row after the known ones is skipped if the group is not whole."""
         place = bisect_left(self.entries, (key,))
         if place == len(self.entries) and not self.is_whole:
             return
@@ -75,7 +75,7 @@ class Head:
     def remove(self, key: bytes) -> None:
         """Take into account that a row is gone.
 
-        The first entry may stand for a value alone, as it is stored with the state of the group: it is not known then
+        The first entry may stand for only a value, which is stored with the state of the group: then it is not known
         whether another row has the value too.
         """
         place = bisect_left(self.entries, (key,))
@@ -90,11 +90,11 @@ class OrderedCall:
     """A call that keeps the rows of its groups in order.
 
     Args:
-        number: its place among the calls, which names its table.
+        number: its position among the calls, which names its table.
         call: the call.
         schema: the schema of the input.
         group_key: the names of the group columns, in the order of the keys of the tables.
-        role: what the names of the tables of the operator begin with.
+        role: the prefix of the names of the operator's tables.
         capacity: how many rows of a group the cache holds.
     """
 
@@ -132,7 +132,7 @@ class OrderedCall:
             found[0] += sign
 
     def note_all(self, number: int, pairs: Sequence[Any], groups: Sequence[Noted]) -> None:
-        """Note that many rows came or went, each with what is noted of its group: quicker than :meth:`note` for each.
+        """Note that many rows came or went, each with the notes of its group: faster than :meth:`note` for each.
 
         Time: O(rows).
         """
@@ -179,7 +179,7 @@ class OrderedCall:
         self.table.write_rows(gone + [(True, row) for times, _, row in found if times > 0])
 
     def apply(self, head: Head, changes: Changes) -> None:
-        """Take the changes of a group over into its cache."""
+        """Apply the changes of a group to its cache."""
         if head.is_whole and not head.entries:
             head.fill([(key, self._value_of(row)) for times, key, row in changes.values() if times > 0])
             return
@@ -193,7 +193,7 @@ class OrderedCall:
             head.insert(key, self._value_of(row))
 
     def head(self, group: Sequence[Any], value: Any, *, is_new: bool) -> Head:
-        """Return what is known of a group: nothing of a new one, the stored value of a minimum or maximum."""
+        """Return what is known of a group: nothing for a new one, the stored value for a minimum or maximum."""
         if is_new or (self._is_extreme and value is None):
             return Head(self.capacity, is_whole=True)
         if not self._is_extreme:
@@ -201,9 +201,9 @@ class OrderedCall:
         return Head(self.capacity, [(self._encode(group if self._is_grouped else [*group, value]), value)])
 
     def first(self, head: Head, group: Sequence[Any]) -> Any:
-        """Return the answer of a group, reading the table where the cache does not know it.
+        """Return the answer for a group, reading the table if the cache does not know it.
 
-        Time: O(1); O(log n + capacity) where it reads.
+        Time: O(1); O(log n + capacity) if it reads.
         """
         if head.is_unknown:
             rows = list(islice(self.table.scan(prefix=group), self.capacity))
@@ -241,7 +241,7 @@ class OrderedCall:
         )
 
     def _reader(self) -> Callable[[Any], Any]:
-        """Return what gives the value of a row of the table to the call; for text also the delimiter before it."""
+        """Return a function that gives the call the value of a table row; for text also the delimiter before it."""
         place = self.schema.place_of(self.call.columns[0])
         if self.call.kind == "string_agg":
             if len(self.call.columns) == 1:
@@ -257,7 +257,7 @@ def _sign(op: str) -> int:
 
 
 def _identifying(schema: TableSchema) -> Sequence[str]:
-    """Return the columns that tell rows apart: those of the stream key; without one all."""
+    """Return the columns that tell rows apart: those of the stream key, or all without one."""
     return [name for name, _ in schema.primary_key] or schema.names
 
 

@@ -21,13 +21,13 @@ T = TypeVar("T")
 def describe(function: Callable[..., Any]) -> str:
     """Return a name for a callable that changes when its code does: its name and a digest.
 
-    The digest covers its code, its defaults and the values that it closes over, of a method and of an object that can
-    be called the object too, of a built-in method the value that it is one of, of a cached function the one that is
-    cached; nothing that it calls, and no global that it reads. A class counts by its name. What has no text of its own,
-    such as an object of a class without ``__repr__``, counts by its class.
+    The digest covers its code, its defaults and the values that it closes over; for a method or a callable object also
+    the object, for a built-in method the value that it belongs to, and for a cached function the function that is
+    cached. It covers nothing that it calls, and no global that it reads. A class counts by its name. A value without a
+    text of its own, such as an object of a class without ``__repr__``, counts by its class.
 
     Raises:
-        ObjectSpaceError: what it closes over is nested too deeply to be told, or raises when it is asked for its text.
+        ObjectSpaceError: what it closes over is nested too deeply to be described, or raises when asked for its text.
 
     Time: O(what it closes over), each value once for each path that leads to it.
 
@@ -50,17 +50,17 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def names_function(text: str) -> bool:
-    """Return whether a text holds the name that :func:`describe` has given to a callable in this process."""
+    """Return whether a text contains a name that :func:`describe` has given to a callable in this process."""
     return any(name in text for name in _NAMES)
 
 
 def without_functions(text: str) -> str:
-    """Return a text without the names that :func:`describe` has given in it: some differ between processes.
+    """Return a text without the names from :func:`describe`, some of which differ between processes.
 
     >>> without_functions(f"Where({describe(lambda row: row.v > 5)}(v))")
     'Where(function(v))'
     """
-    # A name may hold that of another one: the longest goes first.
+    # A name may contain that of another callable, so the longest goes first.
     for name in sorted((name for name in _NAMES if name in text), key=lambda name: (-len(name), name)):
         text = text.replace(name, "function")
     return text
@@ -70,7 +70,7 @@ _NAMES: set[str] = set()
 
 
 class _Description:
-    """What is known while a callable is described: what was described already, and what is being."""
+    """What is known while a callable is described: what is already described, and what is being described."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}
@@ -93,7 +93,7 @@ class _Description:
             with self._opened(*one):
                 code = _code_of(function)
                 text = self._without_code(function, name) if code is None else self._with_code(function, code, name)
-            # The function is kept, so that no other one gets its id.
+            # The function is kept, so no other one gets its id.
             found = self._known[id(function)] = (function, text)
         return found[1]
 
@@ -109,7 +109,7 @@ class _Description:
             self._open.pop()
 
     def _with_code(self, function: Any, code: CodeType, name: str) -> str:
-        """Describe a function of Python."""
+        """Describe a Python function."""
         cells = [self._cell(cell) for cell in getattr(function, "__closure__", None) or ()]
         named = getattr(function, "__kwdefaults__", None)
         parts = [repr(self._code(code)), self.text(getattr(function, "__defaults__", None)), repr(cells)]
@@ -120,7 +120,7 @@ class _Description:
         return f"{name.rpartition('.')[2]}#{_digest(f'({content})')}"
 
     def _without_code(self, function: Any, name: str) -> str:
-        """Describe a callable that is no function of Python."""
+        """Describe a callable that is not a Python function."""
         made = f"{_attribute(function, '__module__', str) or type(function).__module__}.{name}"
         called, wrapped = type(function).__call__, _wrapped(function)
         if _code_of(called) is None or isinstance(function, MethodType):
@@ -130,7 +130,7 @@ class _Description:
         return f"{made}({self.text(function)})#{'#'.join(parts)}"
 
     def _carried(self, function: Any, wrapped: Any) -> list[str]:
-        """Return as text what a callable without code carries with it that decides what it does."""
+        """Return as text what a callable without code carries that decides what it does."""
         if isinstance(function, (attrgetter, itemgetter, methodcaller)):
             return [self.text(function.__reduce__())]
         if isinstance(function, type):
@@ -143,7 +143,7 @@ class _Description:
         return [] if wrapped is None else [self.of(wrapped)]
 
     def _code(self, code: CodeType) -> tuple[Any, ...]:
-        """Return what a piece of code does, without where it stands."""
+        """Return what a piece of code does, regardless of where it stands."""
         constants = tuple(self._code(one) if isinstance(one, CodeType) else self.text(one) for one in code.co_consts)
         caught = (code.co_exceptiontable.hex(),) if code.co_exceptiontable else ()
         taken = (code.co_flags & _TAKES_MORE,) if code.co_flags & _TAKES_MORE else ()
@@ -157,7 +157,7 @@ class _Description:
         return self.text(held)
 
     def text(self, value: Any) -> str:
-        """Return a value as text that is the same in every process: without addresses, and sets in an order."""
+        """Return a value as text that is the same in every process: without addresses, and with sets in order."""
         kind = type(value)
         if kind in _PLAIN:
             return repr(value)
@@ -175,7 +175,7 @@ class _Description:
             return self._of_table(value) if _is_of_tables(value) else self._of_container(value)
 
     def _of_container(self, value: Any) -> str:
-        """Return a value as text, one that holds others by these: its own text may be cut, or without an order."""
+        """Return a value as text, a container by what it holds: its own text may be cut off, or without an order."""
         kind = type(value)
         if kind in (set, frozenset) or kind.__repr__ in _OF_SETS:
             return f"{kind.__name__}({', '.join(sorted(self._of_members(value)))})"
@@ -199,7 +199,7 @@ class _Description:
         return _own_text(value)
 
     def _of_table(self, value: Any) -> str:
-        """Return a value of numpy, pandas or pyarrow as text: its own leaves out much of what is long."""
+        """Return a NumPy, pandas or pyarrow value as text: its own text leaves out much of a long value."""
         kind = type(value)
         is_indexed = hasattr(kind, "iloc")
         if is_indexed and hasattr(kind, "columns"):
@@ -217,7 +217,7 @@ class _Description:
         return _own_text(value)
 
     def _of_members(self, members: Iterable[Any]) -> Iterator[str]:
-        """Yield the texts of the members of a set, none of which depends on which of them comes first."""
+        """Yield the texts of the members of a set, none of which depends on which member comes first."""
         known = self._known
         for one in members:
             if type(one) not in _PLAIN:
@@ -236,7 +236,7 @@ class _Description:
 
 
 def _attribute(value: Any, name: str, kind: type[T]) -> T | None:
-    """Return an attribute where it is of a kind: some objects answer to any name."""
+    """Return an attribute if it is of a kind: some objects answer to any name."""
     try:
         found = getattr(value, name, None)
     except Exception:
@@ -249,13 +249,13 @@ def _code_of(value: Any) -> CodeType | None:
 
 
 def _wrapped(value: Any) -> Any:
-    """Return the callable that another one stands for, as a cache or what ``functools.wraps`` has marked does."""
+    """Return the callable that another one stands for, such as a cache or one marked by ``functools.wraps``."""
     found = None if isinstance(value, type) or _is_of_tables(value) else _attribute(value, "__wrapped__", object)
     return found if callable(found) else None
 
 
 def _is_value(owner: Any) -> bool:
-    """Return whether what a built-in method belongs to is a value, not something that is open, locked or connected."""
+    """Return whether the owner of a built-in method is a value, not something that is open, locked or connected."""
     is_of_values = type(owner).__module__.partition(".")[0] in _VALUES or _is_of_tables(owner)
     return is_of_values or _is_shown_as_dictionary(type(owner))
 
@@ -267,7 +267,7 @@ def _is_shown_as_dictionary(kind: type) -> bool:
 
 
 def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
-    """Return what the text of a data class or a named tuple shows, or ``None`` if it has a text of its own."""
+    """Return the fields that a data class or named tuple shows as text, or ``None`` if it has a text of its own."""
     kind = type(value)
     if is_dataclass(kind) and _is_made_by_dataclass(kind.__repr__):
         return [(one.name, getattr(value, one.name, None)) for one in fields(value) if one.repr]
@@ -278,7 +278,7 @@ def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _is_made_by_dataclass(shown: Any) -> bool:
-    """Return whether a ``__repr__`` is one that ``dataclass`` has written, not one of its own with a decorator."""
+    """Return whether a ``__repr__`` was written by ``dataclass``, and is not the class's own with a decorator."""
     code = _code_of(_wrapped(shown))
     return code is not None and code.co_filename == "<string>"
 
@@ -304,12 +304,12 @@ def _digest(text: str) -> str:
 
 
 _AS_VALUE = object()
-"""Stands for the owner of what is described as a value: it may be what is called, too."""
+"""Stands for the owner of what is described as a value: it may also be what is called."""
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 _PLAIN = frozenset([str, bytes, int, float, complex, bool, type(None)])
-"""Types whose values have a text that tells all of them."""
+"""Types whose values have a text that describes them fully."""
 
 _VALUES = frozenset(
     [
@@ -326,16 +326,16 @@ _VALUES = frozenset(
         "zoneinfo",
     ]
 )
-"""Where the types of values are defined."""
+"""The modules in which the types of values are defined."""
 
 _OF_SETS: tuple[Any, ...] = (set.__repr__, frozenset.__repr__)
 """The texts of sets, which have no order."""
 
 _CUT_PATTERN = 200
-"""From how many characters on the text of a regular expression is cut."""
+"""The number of characters from which the text of a regular expression is cut off."""
 
 _TAKES_MORE = 0x04 | 0x08
-"""The flags of code that takes ``*args`` and ``**kwargs``: its names do not tell."""
+"""The flags of code that takes ``*args`` and ``**kwargs``, which its names do not show."""
 
 _USUAL = {"bool", "float64", "int64", "object"}
-"""The types of elements that are not named: they are those that Python's values have."""
+"""The types of elements that are not named, because Python's values have them."""

@@ -41,12 +41,12 @@ class Graph:
                 self.push(reader, made)
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
-        """Give a promise of a node to its readers, which pass theirs on when they have given what they hold back."""
+        """Give a promise of a node to its readers, which pass on theirs once they have given what they hold back."""
         for reader, side in self._readers.get(node, ()):
             self._held[reader] += self.operators[reader].watermark(column, value, side)
 
     def barrier(self, epoch: int, nodes: Iterable[Node]) -> None:
-        """Have the barrier travel: an operator gets it when all its inputs have had it and given their last changes."""
+        """Send the barrier: an operator gets it once all its inputs have had it and given their last changes."""
         for node in nodes:
             if node in self.operators:
                 operator = self.operators[node]
@@ -56,7 +56,7 @@ class Graph:
                     self.watermark(node, column, value)
 
     def forget(self) -> None:
-        """Drop what an epoch has left that did not end: output that was not taken, promises on their way."""
+        """Drop what an unfinished epoch has left: output that was not taken, and promises on their way."""
         self.output, self._held = defaultdict(list), defaultdict(list)
 
     def taken_output(self) -> dict[Node, list[Chunk]]:
@@ -69,7 +69,7 @@ def _chunks(operator: Operator, found: Any) -> Iterator[Chunk]:
     """Yield the chunks that an operator returned: none for ``None``.
 
     Raises:
-        TypeError: these are no chunks.
+        TypeError: these are not chunks.
     """
     if isinstance(found, Chunk) or not isinstance(found, Iterable | None):
         raise _no_chunks(operator, found)

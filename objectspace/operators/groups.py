@@ -27,9 +27,9 @@ class Touched:
         self.writes: dict[int, list[Any]] = {}
 
     def copy(self) -> Touched:
-        """Return another one with the same changes, which takes more of them apart from this one.
+        """Return a copy with the same changes, which takes further changes independently of this one.
 
-        Rows that calls in order have noted are shared: what is noted later must be of other calls.
+        Rows that ordered calls have noted are shared: what is noted later must be of other calls.
         """
         found = Touched(self.group, self.cells.copy())
         found.ordered, found.counted, found.writes = self.ordered.copy(), self.counted, self.writes.copy()
@@ -56,7 +56,7 @@ def add_rows(adds: Iterable[Add], notes: Iterable[Any], rows: list[Any]) -> None
 
 
 def ordered_note(ordered: OrderedCall, number: int) -> Callable[[Touched, Any, int], None]:
-    """Return what notes a row of a group for a call in order."""
+    """Return a function that notes a row of a group for an ordered call."""
 
     def _note(touched: Touched, row: Any, sign: int) -> None:
         ordered.note(touched.ordered.setdefault(number, {}), row, sign)
@@ -65,7 +65,7 @@ def ordered_note(ordered: OrderedCall, number: int) -> Callable[[Touched, Any, i
 
 
 def distinct_note(column: DistinctColumn, place: int, number: int) -> Callable[[Touched, Any, int], None]:
-    """Return what counts the value of a row of a group."""
+    """Return a function that counts the value of a row of a group."""
 
     def _note(touched: Touched, row: Any, sign: int) -> None:
         column.note(touched.counted.setdefault(place, {}), row, number, sign)
@@ -74,7 +74,7 @@ def distinct_note(column: DistinctColumn, place: int, number: int) -> Callable[[
 
 
 def joined_notes(one: Noted | None, other: Noted) -> Noted:
-    """Return what two lists of an epoch did to the rows of one group; neither of them is changed."""
+    """Return what two notes of an epoch together did to the rows of one group; neither of them is changed."""
     if not one:
         return other
     found = {number: {key: list(change) for key, change in changes.items()} for number, changes in one.items()}

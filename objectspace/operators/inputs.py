@@ -21,19 +21,20 @@ ROWS_AN_EPOCH = 2**32
 
 
 def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any], number: int) -> dict[Node, Chunk]:
-    """Return what the sources bring in an epoch: a chunk for each way that the rows of one are taken in.
+    """Return what the sources bring in an epoch: one chunk for each way in which a source's rows are taken in.
 
-    Where they are taken as they come they stay so; elsewhere they say together what they say in any order.
+    If rows are taken as they come, they stay as they are; otherwise they are reduced to what they say together in any
+    order.
 
     Args:
         plan: the plan, which says how rows are taken.
         sources: the sources by their names.
-        batch: their rows by their names: a chunk, Arrow data or what gives it as a stream, a pandas data frame, rows
-            (tuples or mappings), or pairs (operation, row).
-        number: the number of the batch; with the place of a row it is the key of a row that has none.
+        batch: their rows by their names: a chunk, Arrow data or anything that provides it as a stream, a pandas data
+            frame, rows (tuples or mappings), or pairs (operation, row).
+        number: the number of the batch; together with its place it is the key of a row that has none.
 
     Raises:
-        TypeError: the batch is no mapping.
+        TypeError: the batch is not a mapping.
         RowError: there is no such source, or a row does not fit.
     """
     if not isinstance(batch, Mapping):
@@ -83,13 +84,13 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
 
 
 def _named(chunk: Chunk, expected: Sequence[str]) -> Iterable[tuple[Op, Any]]:
-    """Return changes whose values are found by the names of their columns, where these stand in another order."""
+    """Return changes with values by column name, if the columns are in another order."""
     names = chunk.schema.names
     return chunk.rows() if names == expected else [(op, dict(zip(names, row))) for op, row in chunk.rows()]
 
 
 def _change(schema: TableSchema, given: Any) -> Sequence[Any]:
-    """Return an operation and its row; a row alone is inserted."""
+    """Return an operation and its row; a row without an operation is inserted."""
     if isinstance(given, Mapping):
         row = {name: value for name, value in given.items() if name != OP_COLUMN}
         return (given.get(OP_COLUMN, "+"), row)
@@ -99,13 +100,13 @@ def _change(schema: TableSchema, given: Any) -> Sequence[Any]:
 
 
 def _is_change(schema: TableSchema, given: Sequence[Any]) -> bool:
-    """Return whether this is an operation with its row, and perhaps whether that counts, and not a row alone."""
+    """Return whether this is an operation with its row, and perhaps a flag whether it counts, not just a row."""
     if len(given) not in (2, 3) or not (isinstance(given[0], str) and given[0] in OPS and _is_several(given[1])):
         return False
     columns, row = schema.columns, given[1]
     if len(given) != len(columns) or columns[0].type.kind != "string" or not columns[1].type.is_nested:
         return True
-    # A row may begin with a plus as well, and go on with a list; but then that is not like a row itself.
+    # A row may also begin with a plus and continue with a list; but then that list is not like a row itself.
     if isinstance(row, Mapping):
         return row.keys() <= {column.name for column in columns}
     return len(row) == len(columns) and (row[1] is None or _is_several(row[1]))
@@ -122,9 +123,9 @@ def _refuse_retractions(chunk: Chunk) -> None:
 
 
 def _net(chunk: Chunk) -> Chunk:
-    """Return the changes with those of a key of which more than one row comes or goes as what they say together.
+    """Return the changes, with those of a key for which several rows come or go reduced to what they say together.
 
-    So it is on Spark. Of each key deletes come before inserts then, and what came and went cancels.
+    It is the same on Spark. For each such key deletes then come before inserts, and what came and went cancels.
     """
     if set(chunk.ops) <= {"+"}:
         return chunk
@@ -142,7 +143,7 @@ def _net(chunk: Chunk) -> Chunk:
 
 
 def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
-    """Return the keys of which anything else is said than that a row goes, and then perhaps another one comes."""
+    """Return the keys whose changes say more than that a row goes, and then perhaps that another one comes."""
     gone: dict[Any, Row | None] = {}
     mixed: set[Any] = set()
     halved: Any = _NONE
@@ -164,9 +165,9 @@ _NONE: Any = object()
 
 
 def _ordered(chunk: Chunk) -> Chunk:
-    """Return the changes by their keys, those of one key in their order: so what follows depends on no other order.
+    """Return the changes ordered by key, those of one key as they came, so what follows depends on no other order.
 
-    The halves of an update that changes the key come apart: they are a delete and an insert.
+    The halves of an update that changes the key are separated: they become a delete and an insert.
     """
     found = _chunk_of(chunk.schema, ordered_by(chunk.schema.encode_keys(chunk.values), chunk.rows()))
     return unbroken(found) if "U-" in found.ops or "U+" in found.ops else found
@@ -177,13 +178,14 @@ def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:
 
 
 def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool) -> Chunk:
-    """Number the rows of an epoch: in the order in which they came where it counts, else in one that no other makes."""
+    """Number the rows of an epoch in the order in which they came if it matters, else in one set by the rows alone."""
     rows = list(chunk.values)
     if rows and not in_order:
         kinds = [column.type for column in chunk.schema.columns]
         keys = keys_encoder(kinds, [Order()] * len(kinds))(list(zip(*rows)))
         if len(set(keys)) < len(keys):
-            # Values that SQL finds equal may be spelled in several ways: 1.0 and 1.00. No key begins with another one.
+            # Values that are equal in SQL may be spelled differently, such as 1.0 and 1.00. No key begins with another
+            # one.
             twice = {key for key, times in Counter(keys).items() if times > 1}
             keys = [key + repr(row).encode() if key in twice else key for key, row in zip(keys, rows)]
         rows = ordered_by(keys, rows)

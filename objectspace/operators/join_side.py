@@ -1,4 +1,4 @@
-"""One side of a join: its rows by join key, and for each row how many of the other side match it."""
+"""One side of a join: its rows by join key, and for each row how many rows of the other side match it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEGREE = "_degree"
 
 
 class Entry:
-    """A stored row, and how many rows of the other side match it; -1 where nobody counts them."""
+    """A stored row, and how many rows of the other side match it; -1 if they are not counted."""
 
     __slots__ = ("degree", "row")
 
@@ -26,7 +26,7 @@ class Entry:
 
 
 Group = dict[Any, Any]
-"""The rows of one join key, by what stands for their stream keys; entries where the side keeps degrees."""
+"""The rows of one join key, by what stands for their stream keys; entries if the side keeps degrees."""
 
 NOTHING: Group = {}
 """The rows of a join key that has none."""
@@ -35,15 +35,15 @@ NOTHING: Group = {}
 class JoinSide:
     """The rows of one input.
 
-    Degrees change far more often than rows do, so they have a table of their own, and only where the side needs them:
-    where its rows may come out without a match, or depend on there being one.
+    Degrees change far more often than rows, so they have a table of their own, and only if the side needs them: if its
+    rows may come out without a match, or depend on there being one.
 
     Args:
         schema: the schema of the input; its primary key is the stream key.
         join_key: the columns that are compared with those of the other side.
-        null_safe: of each of them whether NULL equals NULL.
+        null_safe: for each of them, whether NULL equals NULL.
         counts: whether degrees are kept.
-        cache_keys: of how many join keys the rows stay in memory.
+        cache_keys: the number of join keys whose rows stay in memory.
         watermark_column: the column whose watermark cleans the tables.
         ordered_by: columns that follow the join key in the keys of the tables.
     """
@@ -81,7 +81,7 @@ class JoinSide:
         self._shifted: dict[int, Entry] = {}
         places = list(schema.key_places)
         self._slot = identity([schema.columns[place].type for place in places], places)
-        # NaN equals NaN in SQL, and nothing in Python; lists are no keys of a dictionary.
+        # NaN equals NaN in SQL, but nothing in Python; lists cannot be keys of a dictionary.
         is_plain_key = all(is_plain(schema.column(name).type) for name in join_key)
         self._encode = None if is_plain_key else TableSchema(schema.columns, list(join_key)).key_encoder.encode
         self.is_simple = len(self._places) == 1 and len(self._strict_places) == 1 and is_plain_key
@@ -89,11 +89,11 @@ class JoinSide:
         self._degrees: StateTable | None = None
 
     def state(self) -> dict[str, TableSchema]:
-        """Return the schema of each table by what follows the name of the side in its role."""
+        """Return the schema of each table by the part of its role that follows the name of the side."""
         return {"": self.state_schema, "_degree": self.degree_schema} if self.counts else {"": self.state_schema}
 
     def open(self, tables: Mapping[str, StateTable]) -> None:
-        """Stand on the tables of :meth:`state`."""
+        """Use the tables of :meth:`state`."""
         self._rows, self._degrees = tables[""], tables.get("_degree")
         self.forget()
 
@@ -127,7 +127,7 @@ class JoinSide:
         return [None if (key := self.key_of(row)) is None else self._known(key) for row in rows]
 
     def hold(self, known: Sequence[Any], keys: Sequence[Row | None] | None = None) -> dict[Any, Group]:
-        """Return the rows of join keys by what stands for these, and have them at hand until :meth:`settle`.
+        """Return the rows of join keys by what stands for the keys, and hold them in memory until :meth:`settle`.
 
         Args:
             known: what stands for the keys.
@@ -152,9 +152,9 @@ class JoinSide:
         return self._held
 
     def settle(self) -> None:
-        """Write what was noted, and let go of what was at hand.
+        """Write what was noted, and release the rows that were held.
 
-        Time: O(log n) per row. Dirties: one slot per row, and one a degree where degrees are kept.
+        Time: O(log n) per row. Dirties: one slot per row, and one per degree if degrees are kept.
         """
         self._rows.write_rows(self._pending)
         if self._degrees is not None:
@@ -192,7 +192,7 @@ class JoinSide:
         self._pending += [(op == "+", row) for (op, row), one in zip(changes, known) if one is not None]
 
     def insert(self, key: Row, row: Row, degree: int) -> None:
-        """Note that a row came. Time: O(1). Dirties: one slot, and one of its degree where degrees are kept."""
+        """Note that a row came. Time: O(1). Dirties: one slot, and that of its degree if degrees are kept."""
         known, entry = self._known(key), Entry(row, degree)
         group = self._groups.get(known)
         if group is None and self._has_all():
@@ -202,7 +202,7 @@ class JoinSide:
         self._note(True, entry)
 
     def remove(self, key: Row, row: Row, degree: int) -> None:
-        """Note that a row went. Time: O(1). Dirties: one slot, and one of its degree where degrees are kept."""
+        """Note that a row went. Time: O(1). Dirties: one slot, and that of its degree if degrees are kept."""
         known = self._known(key)
         group = self._groups.get(known)
         if group is not None:
@@ -212,13 +212,13 @@ class JoinSide:
         self._note(False, Entry(row, degree))
 
     def shift(self, entry: Entry, change: int) -> None:
-        """Note that one more row of the other side matches a row, or one less. Dirties: one slot, of the degree."""
+        """Note that one more row of the other side matches a row, or one less. Dirties: the slot of the degree."""
         if self.counts:
             entry.degree += change
             self._shifted[id(entry)] = entry
 
     def padded(self, row: Row | None) -> Row:
-        """Return a row, or as many NULLs where there is none."""
+        """Return a row, or as many NULLs if there is none."""
         return self.nulls if row is None else row
 
     def _known(self, key: Row) -> Any:
@@ -233,7 +233,7 @@ class JoinSide:
             self._degrees_pending.append((comes, entry))
 
     def _has_all(self) -> bool:
-        """Return whether all rows are in memory: the table was empty when it was opened, and all keys fit since."""
+        """Return whether all rows are in memory: the table was empty when opened, and all keys have fit since."""
         if self._is_whole is None:
             self._is_whole = next(self._rows.scan(), None) is None
         return self._is_whole

@@ -31,14 +31,14 @@ JOINS = {
     "semi": "left_semi",
     "anti": "left_anti",
 }
-"""The names of joins, with the kinds of the operator; a kind of the operator is taken as it is, too."""
+"""The names of joins with the operator's kinds; the kinds themselves are accepted too."""
 
 On = Sequence[str | tuple[str, str]] | str
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a join of streams may take beside the columns that must be equal: see :meth:`Stream.join`."""
+    """What a join of streams may take besides the columns that must be equal: see :meth:`Stream.join`."""
 
     where: Any = None
     null_safe: bool = False
@@ -74,7 +74,7 @@ def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Str
     output = found.schema
     key = [name for name, _ in output.primary_key]
     if kind in ("inner", "left_outer"):
-        # What the left side has too says nothing more: a row of it has one value there, or none.
+        # Columns that the left side also has add nothing: one of its rows has one value there, or none.
         key = [name for name in key if name not in {renamed[name] for name in shared}]
     # A column of on= is that of either side, and both sides keep the promise about it.
     promises = {name: name for name in shared if kind == "full_outer"}
@@ -83,7 +83,7 @@ def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Str
 
 
 def compared(left: Stream, column: str, comparison: str, right: Stream) -> Stream:
-    """Return the rows that compare with the one value of a stream: see :meth:`Stream.filter_by`."""
+    """Return the rows that satisfy a comparison with the one value of a stream: see :meth:`Stream.filter_by`."""
     if right.schema.primary_key or len(right.schema.columns) != 1:
         raise SchemaError(
             f"filter_by() compares with a stream of one row and one column, such as agg(most=max_({column!r})): found"
@@ -112,7 +112,7 @@ class _Made:
         right: the right side, with the names that its columns have in the output.
         pairs: the columns that must be equal.
         kind: the kind of the operator.
-        extras: what else is asked for.
+        extras: what else is requested.
         renamed: the names of columns of the right side that were changed.
     """
 
@@ -128,7 +128,7 @@ class _Made:
         left, right, extras = self.left, self.right, self.extras
         watermark = next((pair for pair in self.pairs if pair == _watermarks(left, right)), None)
         cleans = watermark is not None and extras.within is None and extras.as_of is None
-        # State is cleaned by ranges of keys: what the watermarks are about comes first.
+        # State is cleaned by ranges of keys, so the watermark columns come first.
         pairs = sorted(self.pairs, key=lambda pair: not cleans or pair != watermark)
         keys = [name for name, _ in pairs], [name for _, name in pairs]
         label, make = self._maker(keys, cleans)
@@ -155,7 +155,7 @@ class _Made:
         )
 
     def _maker(self, keys: tuple[list[str], list[str]], cleans: bool) -> tuple[str, Callable[[], Operator]]:
-        """Return the label of the operator, and what makes it."""
+        """Return the label of the operator, and a function that makes it."""
         schemas, extras, kind = (self.left.schema, self.right.schema), self.extras, cast(JoinKind, self.kind)
         if extras.as_of is not None:
             at, since = extras.as_of[0], self._new(extras.as_of[1])
@@ -164,7 +164,7 @@ class _Made:
         options: dict[str, Any] = {"kind": kind, "null_safe": extras.null_safe}
         if kind == "full_outer" and _may_be_null(schemas[0]) and _may_be_null(schemas[1]):
             options["in_left"] = unused("_in_left", (*schemas[0].names, *schemas[1].names))
-        # The condition is made where the operator is: what is made of an expression may not travel.
+        # The condition is made where the operator is: what is made from one may not travel to another process.
         where = extras.where
         if extras.within is not None:
             left_time, right_time, lower, upper = self._interval()
@@ -176,7 +176,7 @@ class _Made:
         return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
 
     def _is_promised(self) -> bool:
-        """Return whether both sides have the promises that those of the join follow from."""
+        """Return whether both sides have the promises from which those of the join follow."""
         found = self.left.node.promised, self.right.node.promised
         if self.extras.within is None:
             return None not in found
@@ -184,7 +184,7 @@ class _Made:
         return found == (left_time, self._new(right_time))
 
     def _described(self) -> str:
-        """Return in words what else is asked for."""
+        """Describe what else is requested."""
         extras = self.extras
         parts = " null-safe" if extras.null_safe else ""
         if extras.within is not None:
@@ -195,7 +195,7 @@ class _Made:
         return parts + ("" if extras.where is None else f" where {expression(extras.where)}")
 
     def _interval(self) -> tuple[str, str, Any, Any]:
-        """Return the columns of times, and the least and the greatest difference."""
+        """Return the time columns, and the least and the greatest difference."""
         left_time, right_time, *bounds = cast(Sequence[Any], self.extras.within)
         lower, upper = (-bounds[0], bounds[0]) if len(bounds) == 1 else bounds
         return left_time, right_time, lower, upper
@@ -206,10 +206,10 @@ class _Made:
 
 
 def _check(extras: Extras, left: Stream, right: Stream) -> None:
-    """Refuse what does not go together.
+    """Refuse options that do not go together.
 
     Raises:
-        SchemaError: it does not.
+        SchemaError: they do not.
     """
     if extras.within is not None and not _is_interval(extras.within):
         raise SchemaError(
@@ -252,7 +252,7 @@ def _watermarks(left: Stream, right: Stream) -> tuple[str | None, str | None]:
 
 
 def _may_be_null(schema: TableSchema) -> bool:
-    """Return whether all columns of the stream key may be NULL in one row; also where there are none."""
+    """Return whether all columns of the stream key may be NULL in one row; true also if there are none."""
     return all(schema.columns[place].nullable for place in schema.key_places)
 
 

@@ -29,12 +29,12 @@ def kept(
     if key is not None:
         before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))
         schema = TableSchema(before.columns, columns, watermark_column=before.watermark_column)
-        # Behind an operator with state rows come in no order that means anything.
+        # After an operator with state, rows come in no meaningful order.
         in_order = takes_order and not Plan([stream.node]).stateful
         stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema, in_order=in_order))
     given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
-    # What is between may have dropped changes that cancel, and one by another key has.
+    # An operator in between may have dropped changes that cancel, and one with another key has.
     hears_all = origin.label == "Source" and not origin.is_own and origin.schema.primary_key == given.primary_key
     trusts = conflict is None and key is None and _is_exact(origin)
     options: dict[str, Any] = {
@@ -55,7 +55,7 @@ def kept(
 
 
 def _is_exact(node: Node) -> bool:
-    """Return whether the changes of a node fit each other whatever comes in: those of aggregations do, row by row."""
+    """Return whether the changes of a node are consistent whatever comes in, as those of aggregations are."""
     while node.is_one_of(_ROW_BY_ROW):
         (node,) = node.inputs
     return node.is_one_of(("HashAgg", "SimpleAgg"))

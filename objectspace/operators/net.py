@@ -16,11 +16,11 @@ from objectspace.relational.schema import Row
 
 
 def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
-    """Return the changes of a chunk without those that cancel; of each stream key deletes come before inserts.
+    """Return the changes of a chunk without those that cancel; for each stream key deletes come before inserts.
 
-    A shuffle may bring the new row of an update before its old one. The rows that come and those that go do not depend
-    on the order; the state before the chunk settles nothing here. A row that comes where an equal one in another
-    spelling goes takes its place: what shows the spelling has to hear of it.
+    A shuffle may bring the new row of an update before its old one. Which rows come and which go does not depend on the
+    order; the state before the chunk plays no part. If a row comes and an equal row in another spelling goes, the new
+    row replaces the old one: whatever shows the spelling has to hear of it.
 
     >>> from objectspace.relational import Column, TableSchema
     >>> schema = TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"])
@@ -56,14 +56,14 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
 
 
 def _pairs(chunk: Chunk, keys: Sequence[Any]) -> int:
-    """Return how many updates there are of which the new row comes just after the old one, which is another."""
+    """Return the number of updates whose new row comes right after the old one and differs from it."""
     ops, rows, alike = chunk.ops, chunk.values, chunk.schema.alike
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-" and ops[place + 1] == "U+"]
     return sum(keys[old] == keys[old + 1] and not alike(rows[old], rows[old + 1]) for old in olds)
 
 
 def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
-    """Join a change to the rows that went and those that came."""
+    """Add a change to the rows that went and those that came."""
     mine, opposite = net[::-1] if comes else net
     if row in opposite:
         opposite.remove(row)
@@ -72,7 +72,7 @@ def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
 
 
 def _join_unlike(alike: Equal, net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
-    """Join a change where rows may be alike that Python finds unlike, or the other way round."""
+    """Add a change if rows may be alike that Python finds unlike, or the other way round."""
     mine, opposite = net[::-1] if comes else net
     for place, other in enumerate(opposite):
         if alike(other, row):
@@ -82,7 +82,7 @@ def _join_unlike(alike: Equal, net: tuple[list[Row], list[Row]], comes: bool, ro
 
 
 def _without_equal(equal: Equal, gone: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return what is left of a key where rows went in another spelling than they came: it has one row at most."""
+    """Return what is left of a key whose rows went in another spelling than they came: at most one row."""
     kept, left = [], sorted(new, key=repr)
     for row in sorted(gone, key=repr):
         place = next((place for place, other in enumerate(left) if equal(other, row)), None)
@@ -94,4 +94,4 @@ def _without_equal(equal: Equal, gone: list[Row], new: list[Row]) -> tuple[list[
 
 
 _PLAIN: dict[Op, Op] = {"+": "+", "-": "-", "U+": "+", "U-": "-"}
-"""The operations on rows that are no pairs."""
+"""The operations on rows that are not pairs."""

@@ -1,4 +1,4 @@
-"""Operators of users in a pipeline: where they stand, and by which columns the rows find them."""
+"""Users' operators in a pipeline: where they stand, and by which columns rows are routed to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def passed(
     stream: Stream, operator: Callable[[TableSchema], Operator], name: str, key: Sequence[str] | str = ()
 ) -> Stream:
-    """Return what an operator of a user gives: see :meth:`Stream.through`."""
+    """Return the output of a user's operator: see :meth:`Stream.through`."""
     check_name(name)
     stream.pipeline.require_no_source(name)
     schema, keys = stream.schema, key_columns(stream, name, key)
@@ -33,10 +33,10 @@ def passed(
 
 
 def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
-    """Return an operator of a user for a stream.
+    """Return a user's operator for a stream.
 
     Raises:
-        SchemaError: it is none, or none that has one input.
+        SchemaError: it is not an operator, or does not have exactly one input.
     """
     expected = f"operator {name!r}: expected the class of an Operator, or a function that makes one for the schema"
     if isinstance(operator, Operator) or not callable(operator):
@@ -64,7 +64,7 @@ def applied(
     key: Sequence[str] | str = (),
     output_key: Sequence[str] | str = (),
 ) -> Stream:
-    """Return the rows that an object of a user returns: see :meth:`Stream.apply`."""
+    """Return the rows that a user's object returns: see :meth:`Stream.apply`."""
     check_name(name)
     stream.pipeline.require_no_source(name)
     require_processor(f"operator {name!r} ({type(processor).__name__})", processor)
@@ -74,7 +74,7 @@ def applied(
         found = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))
     except SchemaError as error:
         raise SchemaError(f"operator {name!r}: {error}") from None
-    output = TableSchema(found.columns, list(found.primary_key))  # What it says of watermarks nobody sees to.
+    output = TableSchema(found.columns, list(found.primary_key))  # Nobody would see to what it says about watermarks.
     structure = describe(type(processor)) + (f" by {', '.join(keys)}" if keys else "")
     options: dict[str, Any] = {"visible": stream.columns, "append_only": append_only}
     made = stream.then(
@@ -94,7 +94,7 @@ def key_columns(stream: Stream, name: str, key: Sequence[str] | str) -> tuple[st
     """Return the key columns of an operator.
 
     Raises:
-        SchemaError: the stream has no such column, or one comes twice.
+        SchemaError: the stream has no such column, or a column is given twice.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     for column in keys:

@@ -33,13 +33,15 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What compares two values, neither of them NULL."""
+"""The functions that compare two values, neither of them NULL."""
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {**COMPARISONS, "in": lambda value, among: value in among}
 
 
 def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
-    """Return what tells whether a row fulfils a condition. As in SQL, what is unknown because of a NULL does not.
+    """Return a function that tells whether a row satisfies a condition.
+
+    As in SQL, a row for which the condition is unknown because of a NULL does not.
 
     Raises:
         SchemaError: the condition has no meaning for the schema.
@@ -65,7 +67,7 @@ def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
 
 
 def numbered(schema: TableSchema, given: Sequence[Predicate | None]) -> tuple[list[RowTest], list[int]]:
-    """Return the tests of some conditions, equal ones once, and the number of the test of each; -1 for none.
+    """Return the tests of some conditions, equal ones once, and the number of each one's test, -1 for none.
 
     Raises:
         SchemaError: a condition has no meaning for the schema.
@@ -90,7 +92,7 @@ def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[
     """Return a function of columns, named by its parameters, as a function of rows.
 
     Raises:
-        SchemaError: a parameter names no column.
+        SchemaError: a parameter does not name a column.
     """
     names = _parameters(function)
     reads = [reader(schema, name) for name in names]
@@ -164,17 +166,17 @@ def _may_round(kind: DataType, other: DataType | None, literal: Any) -> bool:
 
 
 def _by_type(kind: DataType, literal: Any, parts: Sequence[Any]) -> dict[DataType | None, Any]:
-    """Return by its type what a column is compared with: a value, or of a list the values.
+    """Return what a column is compared with, by its type: a value, or the values of a list.
 
     Raises:
-        SchemaError: they do not compare, or ``in`` has no list.
+        SchemaError: they cannot be compared, or ``in`` has no list.
     """
     is_list = parts[1].lower() == "in"
     if is_list and (isinstance(literal, str | bytes) or not isinstance(literal, Collection)):
         raise SchemaError(f"the condition {parts!r}: in takes a list of values: found {literal!r:.80}")
     found: dict[DataType | None, list[Any]] = {}
     for one in () if kind.is_nested else literal if is_list else [literal]:
-        # Numbers of other libraries, such as numpy's, compare as they do.
+        # Numbers of other libraries, such as NumPy's, compare in their own way.
         is_foreign = isinstance(one, Number) and not isinstance(one, int | float | Decimal)
         other = None if is_foreign else kind_of(one)
         common_type(kind, other, f"the condition {parts!r}")
@@ -183,7 +185,7 @@ def _by_type(kind: DataType, literal: Any, parts: Sequence[Any]) -> dict[DataTyp
 
 
 def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequence[Any]) -> RowTest:
-    """Return a comparison of lists or structs with a literal, or with several.
+    """Return a comparison of lists or structs with one or more literals.
 
     Raises:
         SchemaError: a literal is of another type.
@@ -198,7 +200,7 @@ def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequ
 
 
 def _number_test(compare: Callable[[Any, Any], Any], literal: Any, *, as_double: bool) -> RowTest:
-    """Return a comparison with a literal of numbers that may be NaN, which is equal to itself and the greatest."""
+    """Return a comparison with a literal for numbers that may be NaN, which equals itself and is the greatest."""
     if as_double:
         doubles = list(map(to_float, literal)) if isinstance(literal, Collection) else to_float(literal)
         test = _number_test(compare, doubles, as_double=False)

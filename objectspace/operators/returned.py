@@ -1,4 +1,4 @@
-"""What an object of a user returns: rows in any of the usual forms, checked against the schema that it declared."""
+"""What a user's object returns: rows in any of the usual forms, checked against the declared schema."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from objectspace.relational.schema import Row
 
 
 def changes_of(schema: TableSchema, returned: Any) -> Iterator[Change]:
-    """Yield the rows that were returned, with their operations; of a row that goes only the key counts.
+    """Yield the returned rows with their operations; of a row that goes only the key counts.
 
-    Old rows of updates are left out: the new row takes their place. Where the schema has no key, rows only come.
+    Old rows of updates are left out, because the new row replaces them. If the schema has no key, rows can only be
+    added.
 
     Args:
         schema: the schema of the rows.
-        returned: Arrow data or a pandas data frame, whose column ``op`` may say what a row does; mappings, which may
-            have ``op`` too; tuples; or ``None``.
+        returned: Arrow data or a pandas data frame, in which a column ``op`` may say what a row does; mappings, which
+            may have ``op`` too; tuples; or ``None``.
 
     Raises:
-        RowError: these are no rows, or one does not fit the schema.
+        RowError: these are not rows, or one does not fit the schema.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])

@@ -1,7 +1,7 @@
-"""By which rules an operator computes that earlier versions had otherwise: what it has stored then is of the others.
+"""The rules by which an operator computes that were different in earlier versions, whose state followed the old ones.
 
-While an operator is made, what it is made of notes such a rule here. The rules are part of its fingerprint, so that the
-state of an earlier version is refused by name where it would be wrong, and used where nothing has changed.
+While an operator is made, its parts note such rules here. The rules are part of its fingerprint, so the state of an
+earlier version is refused by name if it would be wrong, and used if nothing has changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def note(rule: str) -> None:
 
 @contextmanager
 def noted() -> Iterator[set[str]]:
-    """Collect the rules that are noted meanwhile."""
+    """Collect the rules that are noted in the block."""
     found: set[str] = set()
     token = _NOTED.set(found)
     try:

@@ -474,7 +474,7 @@ class _AllOrNothing:
     """A ``with`` block after whose failure the space of a run goes back to its last checkpoint.
 
     This is a class because a generator would not do: if Ctrl-C keeps it from hearing that its block was left, it is
-    closed when the interruption is no longer held by anyone, and would drop what was done until then.
+    closed only once the interruption is no longer referenced, and would drop what was done until then.
     """
 
     def __init__(self, run: LocalRun) -> None:

@@ -12,10 +12,10 @@ LOG_REGISTERS = 12
 
 
 def require_sketches() -> Any:
-    """Return the library of sketches.
+    """Return the sketch library.
 
     Raises:
-        ImportError: it is not installed; it says how to install it.
+        ImportError: it is not installed; the error says how to install it.
     """
     try:
         import datasketches
@@ -27,10 +27,10 @@ def require_sketches() -> Any:
 
 
 def joined_sketch(stored: bytes | None, values: Iterable[str] | None) -> bytes | None:
-    """Return a stored sketch with the values of an epoch.
+    """Return a stored sketch with the values of an epoch added.
 
-    The bytes of a sketch depend on the order of its values, so they are sorted: the same state and the same values give
-    the same bytes.
+    The bytes of a sketch depend on the order of its values, so the values are sorted: the same state and the same
+    values give the same bytes.
     """
     if not values:
         return stored
@@ -43,5 +43,5 @@ def joined_sketch(stored: bytes | None, values: Iterable[str] | None) -> bytes |
 
 
 def estimate(stored: bytes | None) -> int:
-    """Return how many distinct values a sketch estimates."""
+    """Return the number of distinct values that a sketch estimates."""
     return 0 if not stored else round(require_sketches().hll_sketch.deserialize(stored).get_estimate())

@@ -1,4 +1,4 @@
-"""What the sources of a pipeline are called, and what their rows look like."""
+"""The names of the sources of a pipeline, and the schemas of their rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from objectspace.relational import Column, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
 KEY_VALUE_TABLES = "kvt"
-"""What the names of all objects of key-value tables begin with, and a slash: no operator is called so."""
+"""With a slash, the prefix of the names of all objects of key-value tables: no operator may have this name."""
 
 ROW_ID = "_row"
 """The hidden key of a source that was declared without one."""
@@ -30,11 +30,11 @@ def names_of(given: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name of an operator.
+    """Refuse a name that no operator can have.
 
     Raises:
-        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``;
-            or it is the one under which key-value tables lie.
+        SchemaError: it is empty, contains ``/``, which separates an operator from its tables, or begins with ``$``; or
+            it is the name below which key-value tables lie.
     """
     if not isinstance(name, str) or not name or "/" in name or name.startswith("$"):
         raise SchemaError(f"the name of an operator is text without '/' that does not begin with '$': found {name!r}")

@@ -1,4 +1,4 @@
-"""The rules of SQL that expressions follow: types of results, comparisons of what is no number, divisions, casts."""
+"""The SQL rules that expressions follow: types of results, comparisons of non-numbers, divisions, casts."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from objectspace.relational.keys import body_encoder
 from objectspace.relational.values import BadValue, checker, nearest_float32
 
 _WIDE = Context(prec=76, traps=[Overflow])
-"""Where decimals are added and multiplied; infinity minus infinity is NaN, as of floats."""
+"""The context for adding and multiplying decimals; infinity minus infinity is NaN, as with floats."""
 
 _CAST = Context(prec=76)
-"""Where they are cast: what does not fit raises, and is refused by the expression."""
+"""The context for casting them: what does not fit raises, and is refused by the expression."""
 
 _WHOLE = Context(prec=60_000, traps=[Overflow])
-"""Where they are divided to a whole number: it may have as many digits as a decimal of a column."""
+"""The context for dividing them to a whole number, which may have as many digits as a decimal in a column."""
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
 _DAYS = ("timestamp", "timestamptz", "date")
 EXACT_NUMBERS = frozenset(NUMBERS) - {*FLOATS}
 
 MAY_BE_NAN = frozenset([*FLOATS, "decimal"])
-"""Types whose values may be NaN: they are compared by their :func:`rank`."""
+"""Types whose values may be NaN, which are compared by their :func:`rank`."""
 
 
 def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType | None:
-    """Return the type of an arithmetic operation; ``None`` is that of a span of time.
+    """Return the type of an arithmetic operation; ``None`` stands for a span of time.
 
     Raises:
-        SchemaError: it does not take these types.
+        SchemaError: it does not accept these types.
     """
     kinds = [None if one is None else one.kind for one in (a, b)]
     if None in kinds and symbol in "+-":
@@ -77,10 +77,10 @@ def rank(value: Any) -> Any:
 
 
 def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | None:
-    """Return what makes values of two types comparable as in SQL, or ``None`` if they are as they come.
+    """Return a function that makes values of two types comparable as in SQL, or ``None`` if they already are.
 
-    A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Lists
-    and structs are compared as keys are: value by value, and NULL in them is equal to itself and comes last.
+    A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Lists and
+    structs are compared as keys are: value by value, where NULL is equal to itself and comes last.
 
     >>> from objectspace.relational.types import parse_type
     >>> key = comparing(parse_type("list<float64>"), None)
@@ -102,7 +102,7 @@ def are_doubles(a: DataType | None, b: DataType | None) -> bool:
 
 
 def _nested_key(kind: DataType) -> Callable[[Any], bytes]:
-    """Return what gives a list or struct, which a function may have returned, as bytes that compare as it does."""
+    """Return a function that turns a list or struct, perhaps a function's result, into bytes that compare alike."""
     check, encode = checker(kind), body_encoder(kind)
 
     def _key(value: Any) -> bytes:
@@ -115,7 +115,7 @@ def _nested_key(kind: DataType) -> Callable[[Any], bytes]:
 
 
 def widening(kind: DataType | None, wanted: DataType | None) -> Callable[[Any], Any] | None:
-    """Return what makes values of a type those of the one that it has in common with others, or ``None`` if they are.
+    """Return a function that converts values to the type that theirs has in common with others; ``None`` if not needed.
 
     >>> widening(DataType("decimal", 5, 2), DataType("float64"))(Decimal("0.10"))
     0.1
@@ -128,10 +128,10 @@ def widening(kind: DataType | None, wanted: DataType | None) -> Callable[[Any], 
 
 
 def to_float(value: Any) -> Any:
-    """Return a number as a double; one that is beyond them is infinite."""
+    """Return a number as a double, which is infinite for a number out of range."""
     try:
         return float(value)
-    except OverflowError:  # Of a decimal Python gives infinity itself.
+    except OverflowError:  # For a decimal, Python gives infinity itself.
         return math.inf if value > 0 else -math.inf
 
 
@@ -183,9 +183,9 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], Any]:
-    """Return what casts values to a type of :data:`CASTS`; a decimal is rounded to its scale, half away from zero.
+    """Return a function that casts to a type of :data:`CASTS`; decimals are rounded to scale, half away from zero.
 
-    It raises an ``ArithmeticError``, a ``TypeError`` or a ``ValueError`` for a value that has none of the type.
+    It raises an ``ArithmeticError``, a ``TypeError`` or a ``ValueError`` for a value that cannot be cast to the type.
 
     Args:
         wanted: the type.
@@ -207,14 +207,14 @@ def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], A
 
 
 def _number(value: Any) -> Any:
-    """Return what a number is made of: text in ASCII, without the underscores that Python reads over."""
+    """Return what a number is made from: text in ASCII, without the underscores that Python would ignore."""
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError("this is no number in SQL")
     return value
 
 
 def _float32_text(value: float) -> str:
-    """Return a number of 32 bits with as many digits as tell it from others.
+    """Return a 32-bit number as text, with as many digits as tell it from others.
 
     >>> _float32_text(nearest_float32(0.1))
     '0.1'
@@ -225,7 +225,7 @@ def _float32_text(value: float) -> str:
 
 
 _LEAST_NORMAL = 2.0**-126
-"""From this on a number of 32 bits has six digits at least."""
+"""From this number on, a 32-bit number has at least six digits."""
 
 
 def _date(value: Any) -> Any:

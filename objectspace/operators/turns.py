@@ -1,10 +1,10 @@
-"""The runs that take turns on a space: what they have done to it, who feeds operators that are new, and who is at work.
+"""The runs that take turns on a space: what they have done to it, which one feeds new operators, and which is at work.
 
-What such operators have in the middle of being fed is no state of theirs, and only a rollback takes it away. So it is
-known of the space, also when the run that feeds them is there no more.
+What new operators hold while they are being fed is not their state yet, and only a rollback removes it. So this is
+recorded for the space, even if the run that feeds them no longer exists.
 
-In the midst of an epoch the space holds a part of its batch. So nothing is saved then but by the run itself; nor after
-an epoch that has failed, until a rollback has taken back what the space holds of it.
+In the middle of an epoch the space holds a part of its batch. So only the run itself may save then; and after an epoch
+that has failed nothing is saved until a rollback has taken back what the space holds of it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Stage(Enum):
 
 
 class Turns:
-    """What the runs on one space must know of each other.
+    """What the runs on one space must know about each other.
 
-    ``epochs`` is how many of them any run has made durable.
+    ``epochs`` is how many epochs the runs have made durable.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Turns:
 
     @property
     def last(self) -> tuple[int, int]:
-        """What tells whether a run has made an epoch durable, or dropped state of which others may have handles."""
+        """A value that changes when a run makes an epoch durable, or drops state of which others may have handles."""
         return self.epochs, self._drops
 
     def made_epoch(self) -> None:
@@ -55,7 +55,7 @@ class Turns:
         self._drops += 1
 
     def in_epoch(self, epoch: int) -> AbstractContextManager[None]:
-        """Have all saves and all other runs refused while a run processes an epoch; where that fails, also later on."""
+        """Have all saves and all other runs refused while a run processes an epoch; if it fails, also afterwards."""
         return _InEpoch(self, epoch)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -71,7 +71,7 @@ class Turns:
         self._stage = _Stage.SAVING
 
     def fail(self) -> None:
-        """Note that the epoch of a run has failed, if there is one; it is noted twice, as either may be interrupted."""
+        """Note that the epoch of a run, if any, has failed; this is noted twice, as either may be interrupted."""
         self._stage = _Stage.FAILED
 
     def went_back(self) -> None:
@@ -81,7 +81,7 @@ class Turns:
             self._epoch = None
 
     def begin_feeding(self, run: object, names: Iterable[str]) -> None:
-        """Note what stands for the run that feeds some operators what came before them; it may be noted again."""
+        """Note the token of the run that feeds some operators what came before them; it may be noted again."""
         self._feeder, self._fed = run, list(names)
 
     def end_feeding(self) -> None:
@@ -98,10 +98,10 @@ class Turns:
         return self._feeder is not None
 
     def refuse_in_epoch(self, what: str) -> None:
-        """Refuse what cannot be right in the middle of an epoch, also where its own run asks.
+        """Refuse what cannot be right in the middle of an epoch, even if its own run asks.
 
         Raises:
-            CheckpointProtocolError: a run processes one.
+            CheckpointProtocolError: a run is processing an epoch.
         """
         if self._epoch is not None and self._stage is not _Stage.FAILED:
             raise CheckpointProtocolError(
@@ -122,10 +122,11 @@ class Turns:
             )
 
     def refuse_beside(self, what: str, run: object = None) -> None:
-        """Refuse what cannot be right in the middle of an epoch, or while a run feeds operators, unless it asks itself.
+        """Refuse what cannot be right in the middle of an epoch, or while a run feeds operators, unless that run asks.
 
         Raises:
-            CheckpointProtocolError: a run processes an epoch or has left a part of one, or another one feeds operators.
+            CheckpointProtocolError: a run is processing an epoch or has left a part of one, or another run is feeding
+                operators.
         """
         self.refuse_in_epoch(what)
         self.refuse_failed(what)
@@ -146,8 +147,8 @@ class Turns:
 class _InEpoch:
     """The block of :meth:`Turns.in_epoch`.
 
-    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
-    the interruption any more, in the middle of a later epoch perhaps.
+    This is a class because a generator would not do: if Ctrl-C keeps it from hearing that its block was left, it is
+    closed only once the interruption is no longer referenced, perhaps in the middle of a later epoch.
     """
 
     def __init__(self, turns: Turns, epoch: int) -> None:
@@ -167,7 +168,7 @@ _turns: WeakKeyDictionary[ObjectSpace, Turns] = WeakKeyDictionary()
 
 
 def turns_on(space: ObjectSpace) -> Turns:
-    """Return the turns on a space, which asks them before each save, and tells them of rollbacks."""
+    """Return the turns on a space, which asks them before each save and tells them of rollbacks."""
     found = _turns.get(space)
     if found is None:
         found = _turns[space] = Turns()

@@ -1,4 +1,4 @@
-"""Unions of streams: rows of several, each kept apart by the number of its stream and the key that it has there."""
+"""Unions of streams: rows of several streams, told apart by the number of their stream and their key there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def united(streams: Sequence[Stream]) -> Stream:
     """Return the rows of streams with the same columns: see :meth:`Stream.union`.
 
     Raises:
-        SchemaError: they have others.
+        SchemaError: they have different columns.
     """
     first = streams[0]
     for other in streams[1:]:
@@ -48,9 +48,10 @@ def united(streams: Sequence[Stream]) -> Stream:
 
 
 def _keyed(stream: Stream, place: int) -> Stream:
-    """Return the visible columns with a key that also says which of several streams a row is from.
+    """Return the visible columns with a key that also says from which of several streams a row is.
 
-    The key columns have names that no visible column has: the same ones in all streams, whose columns are the same.
+    The key columns have names that no visible column has, and the same names in all streams, whose columns are the
+    same.
     """
     schema = stream.schema
     branch, key = unused("_branch", stream.columns), unused("_key", stream.columns)
@@ -65,7 +66,7 @@ def _keyed(stream: Stream, place: int) -> Stream:
 
 
 class _Keyed(Select):
-    """Computes columns, and takes some of them as the stream key in place of the one that was."""
+    """Computes columns, and takes some of them as the stream key in place of the former one."""
 
     def __init__(self, schema: TableSchema, columns: Mapping[str, Expression], key: Sequence[str]) -> None:
         super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
@@ -73,7 +74,7 @@ class _Keyed(Select):
 
 
 def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
-    """Return the schema of a union, in which a column takes NULL where one of the inputs does."""
+    """Return the schema of a union, in which a column takes NULL if it does in one of the inputs."""
     columns = [
         Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
         for place, one in enumerate(schemas[0].columns)

@@ -1,7 +1,7 @@
 """Groups that are added up and settled column by column, not group by group.
 
-It takes calls that keep values, and calls in order that show one row, such as minima and maxima that can be taken back:
-of those only what is known of the first rows of a group is looked at group by group.
+This works for calls that keep values, and for ordered calls that show one row, such as minima and maxima that can be
+retracted: for the latter, only what is known of the first rows of a group is looked at group by group.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HELD = 100_000
 
 Cells = Sequence[Any]
 Group = tuple[Any, Any, Any]
-"""The cells of a group, the row that it shows, and what is known of its first rows by calls in order."""
+"""The cells of a group, the row that it shows, and what is known of its first rows, by ordered call."""
 
 NO_GROUP: Group = (None, None, None)
 """A group that is not there."""
 
 
 class ValueGroups(Aggregation):
-    """An aggregation by group that goes the short way where no call shows all rows of a group or counts values."""
+    """An aggregation by group that takes a fast path if no call shows all rows of a group or counts values."""
 
     def _forget(self) -> None:
         super()._forget()
@@ -53,7 +53,7 @@ class ValueGroups(Aggregation):
 
     @property
     def passes_over_stream_keys(self) -> bool:
-        """Whether the rows of its input count the same whatever their stream keys are: where all calls only add up."""
+        """Whether the stream keys of its input rows make no difference: if all calls only add up."""
         return self.append_only and self._folder is not None and not self._ordered
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
@@ -91,7 +91,7 @@ class ValueGroups(Aggregation):
             self._note_rows(list(zip(ops, rows)))
 
     def _note_rows(self, pairs: list[Any]) -> None:
-        """Note the rows that were added up for the calls in order."""
+        """Note the rows that were added up for the ordered calls."""
         noted = list(map(self._noted_rows.__getitem__, [self._key_of(row) for _, row in pairs]))
         for test, numbers in zip([None, *self._filters], self._noted):
             kept = [True] * len(pairs) if test is None else [test(row) for _, row in pairs] if numbers else []
@@ -105,7 +105,7 @@ class ValueGroups(Aggregation):
             folded[key] = cells if known is None else tuple([merge(a, b) for merge, a, b in zip(merges, known, cells)])
 
     def _epoch(self) -> dict[Any, Cells]:
-        """Return what the epoch did to each group, apart from what is kept of it: the barrier may yet be refused."""
+        """Return what the epoch did to each group, without changing what is kept: the barrier may yet be refused."""
         if not self._touched:
             return self._folded
         found = self._folded.copy()
@@ -113,7 +113,7 @@ class ValueGroups(Aggregation):
         return found
 
     def _epoch_notes(self, keys: Sequence[Any]) -> list[Noted]:
-        """Return what the epoch did to the rows of each group, apart from what is kept of it.
+        """Return what the epoch did to the rows of each group, without changing what is kept.
 
         Raises:
             InconsistentOperationError: a row came or went twice.
@@ -160,7 +160,7 @@ class ValueGroups(Aggregation):
         return _changes(olds, found, self._output.equal)
 
     def _groups(self, keys: list[Any]) -> list[tuple[Any, ...]]:
-        """Return the group columns of the keys of groups."""
+        """Return the group columns for the keys of groups."""
         if not self._is_plain:
             return [self._touched[key].group for key in keys]
         return [(key,) for key in keys] if len(self._keys) == 1 else keys
@@ -195,7 +195,7 @@ class ValueGroups(Aggregation):
         return list(zip(*[list(map(merge, old, new)) for merge, (old, new) in zip(self._merges, columns)]))
 
     def _check_rows(self, groups: list[tuple[Any, ...]], after: list[Cells]) -> None:
-        """Refuse a group that has fewer rows than none, and a total that cannot be stored."""
+        """Refuse a group with a negative number of rows, and a total that cannot be stored."""
         for at, _ in self._totals if after else ():
             totals = [cells[at] for cells in after]
             if min(totals) < -(2**63) or max(totals) >= 2**63:
@@ -208,11 +208,11 @@ class ValueGroups(Aggregation):
                 raise InconsistentOperationError(f"group {self._shown(group)}: {RETRACTED}")
 
     def _results_of(self, cells: list[Cells]) -> list[list[Any]]:
-        """Return for each call its results for the cells of groups; of calls in order nothing yet."""
+        """Return the results of each call for the cells of groups; for ordered calls nothing yet."""
         return [[] if result is None else list(map(result, cells)) for result in self._results]
 
     def _check_sums(self, groups: list[tuple[Any, ...]], results: list[list[Any]]) -> None:
-        """Refuse a sum that its type does not hold."""
+        """Refuse a sum that does not fit its type."""
         for place, bounds in enumerate(self._bounds):
             there = [] if bounds is None else [value for value in results[place] if value is not None]
             if bounds is not None and there and not (min(there) >= bounds[0] and max(there) <= bounds[1]):
@@ -222,7 +222,7 @@ class ValueGroups(Aggregation):
     def _answer_all(
         self, groups: list[tuple[Any, ...]], olds: list[Group], noted: list[Noted], results: list[list[Any]]
     ) -> Iterable[Any]:
-        """Write the rows of calls in order, add their results, and return what is known of the first rows of groups."""
+        """Write the rows of ordered calls, add their results, and return what is known of the first rows of groups."""
         if not self._ordered:
             return repeat(None)
         columns = []
@@ -260,7 +260,7 @@ class ValueGroups(Aggregation):
             self._table.delete_row((*groups[place], *row))
 
     def _state_columns(self, found: list[Group]) -> Sequence[Any]:
-        """Return of groups what the state has beside the group columns: their cells, and results that it keeps."""
+        """Return what the state has for groups besides the group columns: their cells, and results that it keeps."""
         stored: Sequence[Any] = [cells for cells, _, _ in found]
         if self._has_dumps and found:
             columns = [

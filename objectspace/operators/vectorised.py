@@ -1,8 +1,8 @@
-"""Folding: the rows of many chunks added up by group with Arrow, where the calls allow it.
+"""Folding: the rows of many chunks added up by group with Arrow, if the calls allow it.
 
-Counts, sums of integers, and minima and maxima of rows that are never retracted give the same in any order and by any
-hand, so a large part of an epoch is added up at once. Everything else is added row by row. This module needs pyarrow;
-without it nothing is folded.
+Counts, sums of integers, and minima and maxima of rows that are never retracted are the same in any order and however
+they are computed, so a large part of an epoch is added up at once. Everything else is added row by row. This module
+needs pyarrow; without it nothing is folded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from objectspace.operators.agg_call import INTEGERS
 from objectspace.relational import Column, TableSchema
 
 FOLDED = frozenset(["int16", "int32", "int64", "string", "bool", "date"])
-"""Types of group columns and extremes that come back from Arrow as they went in."""
+"""Types of group columns and extremes whose values come back from Arrow unchanged."""
 
 FEWEST = 2_000
 """Fewer rows than this are added one by one."""
@@ -96,7 +96,7 @@ _STEPS = {"min": "min", "max": "max"}
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the values of a column as Python's; whole numbers take a tenth of the time of others."""
+    """Return the values of a column as Python values; whole numbers take a tenth of the time of others."""
     import pyarrow as pa
 
     if column.null_count or not pa.types.is_integer(column.type):
@@ -113,14 +113,14 @@ def _array(values: Sequence[Any], column: Column) -> Any:
 
 
 def _presence(values: Sequence[Any]) -> Any:
-    """Return an array of which just the NULLs count: Arrow does not take all values that are only counted."""
+    """Return an array in which only the NULLs matter: Arrow does not accept all values that are only counted."""
     import pyarrow as pa
 
     return pa.array([None if value is None else True for value in values], pa.bool_())
 
 
 def _is_small(values: Any, rows: int) -> bool:
-    """Return whether no sum of so many of the values leaves 64 bits."""
+    """Return whether every sum of that many of the values fits 64 bits."""
     import pyarrow.compute as pc
 
     found = pc.min_max(values).as_py()

@@ -285,7 +285,7 @@ class _AllOrNothing:
     """The block of :meth:`MemTable.all_or_nothing`.
 
     This is a class because a generator would not do: if Ctrl-C keeps it from hearing that its block was left, it is
-    closed when the interruption is no longer held by anyone, and would take back what was noted until then.
+    closed only once the interruption is no longer referenced, and would take back what was noted until then.
     """
 
     def __init__(self, buffer: MemTable) -> None:

@@ -1,4 +1,4 @@
-"""Values of columns: the check that gives a value its one form, and its cell in the JSON of a stored row."""
+"""Column values: the check that gives a value its one form, and its cell in the JSON of a stored row."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DECIMAL_EXPONENT_MAX = 6144
 """Decimals beyond this exponent are refused: their digits would fill the memory."""
 
 _EXACT = Context(prec=4 * DECIMAL_EXPONENT_MAX)
-"""Rounds none of the decimals that are taken."""
+"""Rounds none of the decimals that are accepted."""
 
 _INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
 
 
 class BadValue(ValueError):
-    """A value does not fit its type; the caller knows the table and the column and says so."""
+    """A value does not fit its type; the caller, which knows them, names the table and the column."""
 
 
 def checker(kind: DataType) -> Check:
-    """Return the check of a type: it gives a value in its one form, or says what is wrong with it.
+    """Return the check of a type, which gives a value its one form or says what is wrong with it.
 
     The check of a type never gets ``None``.
     """
@@ -71,7 +71,7 @@ def _index(value: Any, wanted: str) -> int:
 
 
 def _unwrapped(value: Any, wanted: str) -> Any:
-    """Return a value of numpy as Python's own."""
+    """Return a NumPy value as Python's own."""
     if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
         return value.item()
     if type(value).__module__.startswith(("pandas", "numpy")) and not isinstance(value, datetime):
@@ -272,7 +272,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
-    """Return quick tests for a row and for many rows that are in their one form already; they may miss some.
+    """Return quick tests of whether a row, or many rows, are already in their one form; they may miss some.
 
     Nearly all rows are in that form.
 
@@ -293,14 +293,14 @@ def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], b
 
 @lru_cache(maxsize=512)
 def _compiled(test: str) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
-    """Return functions of a test of a row, compiled once: a pipeline makes the same schemas again and again."""
+    """Return functions from the text of a row test, compiled once because pipelines often make the same schemas."""
     names = {"Decimal": Decimal, "QUANTA": _QUANTA, "UTC": UTC, "date": date, "datetime": datetime, "time": time}
     # One loop in one expression: a call for each row would cost more than the test.
     return eval(f"lambda row: {test}", names), eval(f"lambda rows: all([{test} for row in rows])", names)
 
 
 def _form_of(kind: DataType) -> str:
-    """Return what a value of a type looks like in its one form, as an expression; others are always checked."""
+    """Return a test for the one form of a type, as an expression; values that fail it are always checked."""
     if kind.precision is not None and kind.scale is not None:
         is_short = f"({{0}}.same_quantum(QUANTA[{kind.scale}]) or {{0}}.as_tuple()[2] >= {-kind.scale})"
         return f"{_FINITE} and {{0}}.adjusted() < {kind.precision - kind.scale} and {is_short}"
@@ -308,7 +308,7 @@ def _form_of(kind: DataType) -> str:
 
 
 _QUANTA = [Decimal((0, (1,), -scale)) for scale in range(DECIMAL_DIGITS_MAX + 1)]
-"""A decimal of each scale: to compare with it is quicker than to ask for an exponent."""
+"""A decimal of each scale: comparing with it is faster than asking for an exponent."""
 
 _FINITE, _MOST = "type({0}) is Decimal and {0}.is_finite()", DECIMAL_EXPONENT_MAX
 
@@ -318,7 +318,7 @@ _FORMS = {
     "int32": f"type({{0}}) is int and {-(2**31)} <= {{0}} <= {2**31 - 1}",
     "int64": f"type({{0}}) is int and {-(2**63)} <= {{0}} <= {2**63 - 1}",
     "float64": "type({0}) is float",
-    # As many letters hold no more digits, so that no exponent is too small either.
+    # That many characters hold no more digits, so no exponent is too small either.
     "decimal": f"{_FINITE} and abs({{0}}.adjusted()) <= {_MOST} and len(str({{0}})) <= {_MOST}",
     # A lone surrogate is not printable.
     "string": "type({0}) is str and ({0}.isascii() or {0}.isprintable())",
@@ -328,17 +328,17 @@ _FORMS = {
     "timestamp": "type({0}) is datetime and {0}.tzinfo is None and not {0}.fold",
     "timestamptz": "type({0}) is datetime and {0}.tzinfo is UTC and not {0}.fold",
 }
-"""Those of types without parameters."""
+"""The forms of types without parameters."""
 
 
 def to_cell(kind: DataType) -> Cell | None:
-    """Return what turns a checked value, which may be ``None``, into JSON, or ``None`` if it is JSON already."""
+    """Return a function that turns a checked value, perhaps ``None``, into JSON; ``None`` if it is JSON already."""
     inner = _to_inner(kind)
     return None if inner is None else lambda value: None if value is None else inner(value)
 
 
 def from_cell(kind: DataType) -> Cell | None:
-    """Return what turns a stored cell back into its value, or ``None`` if it is the value already."""
+    """Return a function that turns a stored cell back into its value, or ``None`` if it is the value already."""
     inner = _from_inner(kind)
     return None if inner is None else lambda cell: None if cell is None else inner(cell)
 

@@ -1,4 +1,4 @@
-"""The values of Arrow's columns as Python's: Arrow has times, instants and texts that Python has not.
+"""The values of Arrow columns as Python values: Arrow has times, instants and texts that Python does not have.
 
 This module needs pyarrow: ``pip install objectspace[arrow]``.
 """
@@ -16,19 +16,19 @@ import pyarrow.types as pt
 from objectspace.relational.errors import RowError
 
 NO_VALUE = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
-"""What is raised where one of Arrow and Python has no value for one of the other."""
+"""What is raised if Arrow has no value for a Python one, or Python none for an Arrow one."""
 
 _Require = Callable[[Any], None]
 
 
 def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
-    """Return the values of a column as Python's.
+    """Return the values of a column as Python values.
 
     Raises:
         RowError: Python has no such value.
     """
     try:
-        # Most of what Python has not is an error in any case, and looked for then alone.
+        # Most values that Python does not have raise an error anyway, and are looked for only then.
         return _column_held(column, partial(_require_told, what=what)).to_pylist()  # type: ignore[no-any-return]
     except RowError:
         raise
@@ -40,16 +40,16 @@ def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
 
 
 def held(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
-    """Return a column with instants in UTC and times in microseconds: Python has all of its values so.
+    """Return a column with instants in UTC and times in microseconds, all of whose values Python has.
 
-    In another time zone an instant of the first or last year may have none of the years that Python knows.
+    In another time zone an instant of the first or last year may fall outside the years that Python knows.
 
     Args:
         column: the column.
         what: what to call it in errors.
 
     Raises:
-        RowError: a value is out of Python's range, has nanoseconds, which Python would cut off, or is no UTF-8.
+        RowError: a value is out of Python's range, has nanoseconds, which Python would cut off, or is not UTF-8.
         ArrowNotImplementedError: Arrow does not cast values of such a type.
     """
     return _column_held(column, partial(_require_held, what=what))
@@ -65,11 +65,11 @@ def _column_held(column: Any, require: _Require) -> Any:
 
 
 def _held(array: Any, require: _Require) -> Any:
-    """Return an array as :func:`held` does a column: the same one where nothing changes.
+    """Return an array as :func:`held` does a column; the same array if nothing changes.
 
     Args:
         array: the array.
-        require: looks for values that Python has not.
+        require: a function that looks for values that Python does not have.
     """
     kind = array.type
     if kind.id in _AS_THEY_ARE:
@@ -98,7 +98,7 @@ def _held(array: Any, require: _Require) -> Any:
 
 def _held_list(array: Any, require: _Require) -> tuple[Any, Any] | None:
     """Return the offsets and the values of lists, or ``None`` if no value changes."""
-    # A cast of the lists would do, but Arrow loses values where it makes lists of list views.
+    # A cast of the lists would do, but Arrow loses values when it turns list views into lists.
     values = pc.list_flatten(array)
     found = _held(values, require)
     if found is values:
@@ -117,19 +117,19 @@ def _is_wrapped(kind: pa.DataType) -> bool:
 
 
 def _used(array: Any) -> Any:
-    """Return the array in which an array has its values, with those alone that it uses."""
+    """Return the array that holds the values of an array, with only those that it uses."""
     if isinstance(array, pa.ExtensionArray):
         return array.storage
     if isinstance(array, pa.RunEndEncodedArray):
         return array.values.slice(array.find_physical_offset(), array.find_physical_length())
     try:
         return array.dictionary.take(array.indices.unique())
-    except pa.ArrowNotImplementedError:  # Of views of text, for example.
+    except pa.ArrowNotImplementedError:  # For text views, for example.
         return array.dictionary
 
 
 def _decoded(array: Any) -> Any:
-    """Return the values of an array that has them in another one."""
+    """Return the values of an array that has them in another array."""
     if isinstance(array, pa.ExtensionArray):
         return array.storage
     if isinstance(array, pa.RunEndEncodedArray):
@@ -138,14 +138,14 @@ def _decoded(array: Any) -> Any:
 
 
 def _held_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that :func:`held` gives values that hold no others."""
+    """Return the type that :func:`held` gives to values that contain no other values."""
     if pt.is_timestamp(kind):
         return pa.timestamp("us", kind.tz and "UTC")
     return pa.time64("us") if pt.is_time(kind) else kind
 
 
 def _require_told(leaf: Any, what: str) -> None:
-    """Do what :func:`_require_held` does for the types of which another value would be made without a word."""
+    """Do what :func:`_require_held` does, for the types whose values would silently become other values."""
     if pt.is_time(leaf.type) or pt.is_duration(leaf.type):
         _require_held(leaf, what)
 
@@ -183,7 +183,7 @@ def _require_none(found: Any, what: str, why: str) -> None:
 
 
 def _range(kind: pa.DataType, seconds: tuple[int, int]) -> tuple[int, int, int]:
-    """Return the least and the greatest number of a time that Python holds; of how many numbers it holds one."""
+    """Return the least and the greatest number of a time that Python holds, and of how many numbers it holds one."""
     first, last = seconds
     if pt.is_date32(kind):
         return first // _DAY, last // _DAY, 1
@@ -199,14 +199,14 @@ _AS_THEY_ARE = frozenset(
         *(pa.binary(), pa.large_binary(), pa.binary(1), pa.decimal128(1), pa.decimal256(1)),
     )
 )
-"""The types all of whose values Python has."""
+"""The types whose values Python has in full."""
 
 _DAY = 86_400
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _INTEGERS_OF = {32: pa.int32(), 64: pa.int64()}
 
 _YEARS = (-719_162 * _DAY, 2_932_897 * _DAY - 1)
-"""The seconds of the years 1 to 9999, from 1970 on."""
+"""The seconds of the years 1 to 9999, counted from 1970."""
 
 _RANGES = (
     (pt.is_timestamp, _YEARS, "the years 1 to 9999: change it, or leave it out"),
@@ -214,7 +214,7 @@ _RANGES = (
     (pt.is_time, (0, _DAY - 1), "0 to 24 hours: change it, or leave it out"),
     (pt.is_duration, (-999_999_999 * _DAY, 10**9 * _DAY - 1), "fewer than 10**9 days: change it, or leave it out"),
 )
-"""Of types of Arrow that hold more than Python's: which seconds Python holds, and what to say of them."""
+"""For Arrow types that hold more than Python's: the seconds that Python holds, and what to say about them."""
 
 _ROUND = "has nanoseconds: Python has microseconds; round it first, with column.cast(..., safe=False) for example"
 

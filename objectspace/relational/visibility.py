@@ -16,11 +16,11 @@ from objectspace.relational.watermarks import WatermarkIndex, damaged_watermarks
 
 
 class Visibility:
-    """Tells rows below the watermark from others.
+    """Tells rows below the watermark from other rows.
 
     Args:
         keys: where the rows of the table lie.
-        stored: the watermarks as they are stored; none where ``None``.
+        stored: the watermarks as they are stored; ``None`` if there are none.
     """
 
     def __init__(self, keys: KeySpace, stored: Any = None) -> None:
@@ -35,11 +35,11 @@ class Visibility:
         self.read(stored)
 
     def read(self, stored: Any) -> None:
-        """Take over the watermarks as they are stored, for the vnodes that are owned now.
+        """Take over the stored watermarks for the vnodes that are owned now.
 
         Raises:
-            RowError: the column does not hold one of them.
-            DamagedObjectError: they are no watermarks.
+            RowError: the column cannot hold one of them.
+            DamagedObjectError: they are not watermarks.
         """
         if self.column is None:
             return
@@ -52,9 +52,9 @@ class Visibility:
         self._refresh()
 
     def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:
-        """Raise the watermark of the owned vnodes that are behind it, and return what must be stored.
+        """Raise the watermark of the owned vnodes that have a lower one, and return what must be stored.
 
-        It returns ``None`` where all of them are that far already.
+        Return ``None`` if all of them already have it or a higher one.
         """
         assert self.column is not None
         self.read(stored)
@@ -66,7 +66,7 @@ class Visibility:
         return self._index.to_json(to_cell(self.column.type) or _same)
 
     def hides_anything(self) -> bool:
-        """Return whether there is a watermark at all."""
+        """Return whether there is any watermark."""
         return any(mark is not None for mark in self.marks.values())
 
     def hides(self, key: bytes, row: Row) -> bool:
@@ -79,7 +79,7 @@ class Visibility:
         return is_below(nearest_float32(value), nearest_float32(mark)) if self._is_single else is_below(value, mark)
 
     def parts(self, found: KeyRange) -> list[KeyRange]:
-        """Return the parts of a range that may hold visible rows, in key order, as far as keys tell."""
+        """Return the parts of a range that may hold visible rows, as far as keys tell, in key order."""
         mark = self.marks.get(self._keys.vnode_of(found[0])) if self.leads else None
         return [found] if mark is None else self._keys.visible(found, mark)
 
@@ -94,10 +94,10 @@ class Visibility:
                     yield low, high
 
     def _mark_reader(self) -> Callable[[Any], Any]:
-        """Return what gives a watermark of its cell, or says that no value of the column can be compared with it."""
+        """Return a function that turns a cell into a watermark, or refuses one to which no column value compares."""
         assert self.column is not None
         name, kind = self.column.name, self.column.type
-        # What has too many digits for a decimal is compared with it all the same.
+        # A watermark with too many digits for the decimal column can still be compared.
         value, check = from_cell(kind) or _same, checker(kind if kind.precision is None else DataType(kind.kind))
 
         def _read(cell: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Virtual nodes: 256 parts of every distributed table, each owned by one instance of it.
+"""Virtual nodes: the 256 parts of every distributed table, each owned by one instance of it.
 
 The vnode of a row leads its key, so a vnode is one contiguous range of keys, and moving it to another owner moves no
-row. The vnode of a key is the top eight bits of xxHash64 with seed 42, as Spark's own ``xxhash64`` computes it: of text
-and bytes over their bytes, of anything else over the eight bytes of a whole number, lowest first, with the hash so far
-as the seed of the next column; a NULL is passed over.
+row. The vnode of a key is the top eight bits of xxHash64 with seed 42, as Spark's own ``xxhash64`` computes it: for
+text and bytes over their bytes, for anything else over the eight bytes of a whole number, lowest first, with the hash
+so far as the seed for the next column; a NULL is skipped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from objectspace.relational.keys import fixed_form
 from objectspace.relational.types import DataType
 
 VNODES = 256
-"""How many vnodes there are, unless a table is told otherwise; it never changes for a table."""
+"""The default number of vnodes; it never changes for a table."""
 
 VNODE_BYTES = 2
-"""The bytes of the vnode at the beginning of a key, big-endian."""
+"""The number of bytes of the vnode at the beginning of a key, big-endian."""
 
 LAST_VNODE = 2 ** (8 * VNODE_BYTES - 1) - 1
 """The greatest vnode that a vnode column may name."""
@@ -45,7 +45,8 @@ class VnodeBitmap:
         if isinstance(vnodes, str | bytes) or not isinstance(vnodes, Iterable):
             raise ValueError(f"vnodes are whole numbers, such as range(64): found {vnodes!r:.80}")
         for vnode in vnodes:
-            # An int is told from the rest first: a test by a protocol is slow, and every opening of a table makes 256.
+            # Ints are tested for first: a protocol check is slow, and every opening of a table makes 256 of these
+            # tests.
             if not isinstance(vnode, (int, SupportsIndex)) or not 0 <= index(vnode) <= LAST_VNODE:
                 raise ValueError(f"a vnode is 0 to {LAST_VNODE}: found {vnode!r:.80}")
             self.bits |= 1 << index(vnode)
@@ -62,7 +63,7 @@ class VnodeBitmap:
         """Return the set of a bit pattern in hexadecimal digits, as it is stored.
 
         Raises:
-            TypeError, ValueError: it is none.
+            TypeError, ValueError: it is not such a pattern.
         """
         bits = int(text, 16)
         if not 0 <= bits < 1 << (LAST_VNODE + 1):
@@ -96,7 +97,7 @@ class VnodeBitmap:
         return f"VnodeBitmap({_spans(list(self))})"
 
     def require(self, vnode: int, table: str, what: object) -> int:
-        """Return a vnode that is in the set.
+        """Return a vnode after checking that it is in the set.
 
         Raises:
             VnodeNotOwnedError: it is not.
@@ -110,7 +111,7 @@ class VnodeBitmap:
 
 
 def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:
-    """Return whether a cache by row key must be cleared when the ownership changes: it must where a vnode was gained.
+    """Return whether a cache by row key must be cleared when ownership changes: it must if a vnode was gained.
 
     >>> cache_is_stale(VnodeBitmap([0, 1]), VnodeBitmap([0]))
     False
@@ -121,15 +122,15 @@ def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:
 def assign_vnodes(
     workers: int, previous: Sequence[VnodeBitmap] | None = None, vnode_count: int = VNODES
 ) -> list[VnodeBitmap]:
-    """Return the vnodes of each worker: sizes differ by at most one, and as few as possible move.
+    """Return the vnodes of each worker: sizes differ by at most one, and as few vnodes as possible move.
 
     Args:
-        workers: how many there are from now on.
-        previous: what each worker owned so far; contiguous ranges where nobody owned anything.
-        vnode_count: how many vnodes there are.
+        workers: the number of workers from now on.
+        previous: what each worker owned so far; if nobody owned anything, the result is contiguous ranges.
+        vnode_count: the number of vnodes.
 
     Raises:
-        ValueError: there are more workers than vnodes; or a vnode was owned twice so far, or is none of these.
+        ValueError: there are more workers than vnodes; or a vnode had two owners so far, or does not exist.
 
     >>> [len(bitmap) for bitmap in assign_vnodes(3)]
     [86, 85, 85]
@@ -149,7 +150,7 @@ def assign_vnodes(
 
 
 def _check_previous(previous: Sequence[VnodeBitmap], vnode_count: int) -> None:
-    """Refuse an assignment in which a vnode has two owners, or is none of those that there are."""
+    """Refuse an assignment in which a vnode has two owners, or does not exist."""
     taken = VnodeBitmap()
     for worker, bitmap in enumerate(previous):
         twice, beyond = bitmap.bits & taken.bits, bitmap.bits >> vnode_count << vnode_count
@@ -167,14 +168,14 @@ def _check_previous(previous: Sequence[VnodeBitmap], vnode_count: int) -> None:
 
 
 def _sizes(present: list[int], total: int) -> list[int]:
-    """Share out a total evenly; the workers that have most get what does not divide."""
+    """Share out a total evenly; the workers that have most get the remainder."""
     base, extra = divmod(total, len(present))
     favoured = set(sorted(range(len(present)), key=lambda worker: -present[worker])[:extra])
     return [base + (worker in favoured) for worker in range(len(present))]
 
 
 def _spans(vnodes: list[int]) -> str:
-    """Return vnodes as text, neighbours together."""
+    """Return vnodes as text, with neighbours together."""
     spans: list[list[int]] = []
     for vnode in vnodes:
         if spans and spans[-1][1] == vnode - 1:
@@ -186,10 +187,10 @@ def _spans(vnodes: list[int]) -> str:
 
 
 def hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
-    """Return the function that gives the vnode of the values of the distribution columns.
+    """Return a function that gives the vnode for the values of the distribution columns.
 
     Raises:
-        SchemaError: a column is of a type that has no hash in Spark that is the same everywhere.
+        SchemaError: a column has a type for which Spark has no hash that is the same everywhere.
     """
     parts = [_hash_bytes(kind) for kind in kinds]
     xxh64 = _xxhash()
@@ -205,12 +206,12 @@ def hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
 
 
 def column_hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Sequence[Any]]], list[int]]:
-    """Return the function that gives the vnodes of many rows, given by their distribution columns, one at least.
+    """Return a function that gives the vnodes of many rows from their distribution columns, at least one.
 
-    They are those of :func:`hasher`, in a third of its time.
+    They are the vnodes that :func:`hasher` gives, in a third of its time.
 
     Raises:
-        SchemaError: a column is of a type that has no hash in Spark that is the same everywhere.
+        SchemaError: a column has a type for which Spark has no hash that is the same everywhere.
 
     >>> from objectspace.relational.types import parse_type
     >>> kinds = [parse_type("string"), parse_type("int64")]
@@ -234,7 +235,7 @@ def column_hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Sequence[Any]
 
 
 def _column_bytes(kind: DataType) -> Callable[[Sequence[Any]], list[bytes]]:
-    """Return what gives the bytes to hash of a whole column without NULL."""
+    """Return a function that gives the bytes to hash for a whole column without NULL."""
     one, form = _hash_bytes(kind), fixed_form(kind)
     if form is None:
         return lambda values: list(map(one, values))

@@ -1,8 +1,8 @@
-"""Watermarks: below a watermark nothing is touched any more, so rows there are hidden, and removed when there is time.
+"""Watermarks: below a watermark nothing is touched any more, so rows there are hidden, and removed over time.
 
-There is one rule for every read, point or scan, of rows in memory or stored, whatever the position of the column: a row
+One rule holds for every read, point or scan, of rows in memory or stored, whatever the position of the column: a row
 whose value in the watermark column is smaller than the committed watermark does not exist. A row that is equal to it
-does, and so does one with NULL, or with NaN, which is the greatest of all values. Watermarks only grow.
+does exist, and so does one with NULL, or with NaN, which is the greatest of all values. Watermarks only grow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap
 
 
 class WatermarkIndex:
-    """Which watermark holds for a vnode at an epoch: the newest that was written for it up to then.
+    """Which watermark applies to a vnode at an epoch: the newest that was written for it up to then.
 
     >>> index = WatermarkIndex()
     >>> index.write(1, VnodeBitmap([0, 1]), 10); index.write(3, VnodeBitmap([1]), 20)
@@ -34,7 +34,7 @@ class WatermarkIndex:
         self._writes.append((epoch, vnodes, watermark))
 
     def read(self, vnode: int, epoch: int | None = None) -> Any:
-        """Return the watermark of a vnode as of an epoch, the last one by default, or ``None`` if there is none."""
+        """Return the watermark of a vnode as of an epoch, by default the last one, or ``None`` if there is none."""
         found = [
             (written, place)
             for place, (written, vnodes, _) in enumerate(self._writes)
@@ -43,7 +43,7 @@ class WatermarkIndex:
         return self._writes[max(found)[1]][2] if found else None
 
     def newest(self) -> list[tuple[VnodeBitmap, Any]]:
-        """Return the watermarks that hold now, each with the vnodes that it holds for. Time: O(writes)."""
+        """Return the watermarks that apply now, each with the vnodes that it applies to. Time: O(writes)."""
         covered, found = 0, []
         places = sorted(range(len(self._writes)), key=lambda place: (self._writes[place][0], place), reverse=True)
         for _, vnodes, watermark in map(self._writes.__getitem__, places):
@@ -53,7 +53,7 @@ class WatermarkIndex:
         return found
 
     def to_json(self, cell: Callable[[Any], Any]) -> list[list[Any]]:
-        """Return what must be stored: bit patterns in hexadecimal digits, with cells of the watermarks."""
+        """Return what must be stored: bit patterns in hexadecimal digits, with the cells of the watermarks."""
         return [[f"{vnodes.bits:x}", cell(watermark)] for vnodes, watermark in self.newest()]
 
     @classmethod
@@ -66,7 +66,7 @@ class WatermarkIndex:
 
 
 def damaged_watermarks(table: str, stored: object, error: Exception) -> DamagedObjectError:
-    """Return what says that the watermarks of a table are none."""
+    """Return the error for stored watermarks of a table that are not watermarks."""
     return DamagedObjectError(
         f"Dictionary '$watermarks', slot {table!r}: expected the watermarks of a table ({error}), found"
         f" {stored!r:.80}; other tables are readable; {GO_ON}"
@@ -74,17 +74,17 @@ def damaged_watermarks(table: str, stored: object, error: Exception) -> DamagedO
 
 
 def used_bits(table: str, key_from: Callable[[bytes], bytes | None], stored: Any) -> int:
-    """Return the bits of the vnodes of a table whose rows name them: the usual ones, and those in use beside them.
+    """Return the bits of the vnodes of a table whose rows name them: the usual ones, and any others in use.
 
     Args:
         table: the name of the table, for errors.
-        key_from: returns the first key of a row from another key on, or ``None`` if there is none.
+        key_from: a function that returns the first row key from a given key on, or ``None`` if there is none.
         stored: the watermarks of the table as they are stored, or ``None`` if there are none.
 
     Raises:
-        DamagedObjectError: they are no watermarks.
+        DamagedObjectError: the stored watermarks are not watermarks.
 
-    Time: O(vnodes in use beside the usual ones · log n).
+    Time: O(vnodes in use besides the usual ones · log n).
     """
     bits = (1 << VNODES) - 1
     try:
@@ -100,7 +100,7 @@ def used_bits(table: str, key_from: Callable[[bytes], bytes | None], stored: Any
 
 
 def is_below(value: Any, watermark: Any) -> bool:
-    """Return whether a value is below a watermark: NULL is not, nor is NaN; a decimal one refuses to be compared.
+    """Return whether a value is below a watermark; NULL and NaN are not (a decimal NaN refuses to be compared).
 
     >>> is_below(1.0, 5.0), is_below(None, 5.0), is_below(float("nan"), 5.0)
     (True, False, False)
@@ -111,8 +111,8 @@ def is_below(value: Any, watermark: Any) -> bool:
 def visible_range(found: KeyRange, kind: DataType, order: Order, watermark: Any) -> list[KeyRange]:
     """Return the parts of a range of keys that a watermark on the first key column leaves visible, in key order.
 
-    Rows below the watermark lie at the low end of an ascending column and at the high end of a descending one; NULL is
-    not below it, so it may leave a second part.
+    Rows below the watermark lie at the low end of an ascending column and at the high end of a descending one. NULL is
+    not below it, so NULLs may form a second part.
 
     Args:
         found: the range.
