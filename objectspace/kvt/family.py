@@ -46,7 +46,9 @@ class FamilyView(MutableMapping[K, V]):
     """The keys of one family with their values: a view that shows and makes changes at once.
 
     Iteration is in byte order, page by page, so the family may change meanwhile. ``update`` and ``clear`` are one batch
-    each (of keys without a family, only ``clear`` is), and ``setdefault``, ``pop`` and ``popitem`` are atomic.
+    each, and ``setdefault``, ``pop`` and ``popitem`` are atomic. Keys without a family are updated one by one, and what
+    needs all of them is refused: iteration, ``len``, ``clear`` and ``popitem``.
+
     ``dict(view)`` reads key by key, as Python does with any mapping: if others write meanwhile, use
     ``dict(view.items())``, which reads pages.
 

@@ -604,7 +604,7 @@ class SlotTable:
             self.owner._home.account(self.owner, self.owner._held())
 
     def _load_columns(self) -> dict[Any, Any] | None:
-        """Return all slots, read in whole columns, of an object with nothing in memory; ``None`` if it is not one.
+        """Return all slots, read in whole columns, of an object with nothing in memory; ``None`` if that cannot be.
 
         Only if every key is its own slot and every text is plain JSON: a fifth of the time of one by one.
         """
