@@ -54,7 +54,7 @@ class PipelineOperator(Operator):
         """The schema of its one result.
 
         Raises:
-            SchemaError: it has several.
+            SchemaError: it has none, or several.
         """
         if len(self.plan.roots) != 1:
             raise SchemaError(f"the pipeline has {len(self.plan.roots)} results, each with a schema of its own")

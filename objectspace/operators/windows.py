@@ -40,7 +40,7 @@ class Hop(Operator):
         slide: the distance from the start of one window to that of the next; a divisor of the size.
         origin: where windows are counted from; 1970-01-01 or 0 by default.
         start, end: the names of the columns of the window. The stream key of the output is that of the input plus the
-            start.
+            start, unless each row lies in one window.
 
     Raises:
         SchemaError: the column does not exist or has another type, or the spans do not fit it.

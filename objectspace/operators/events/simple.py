@@ -1,4 +1,4 @@
-"""Operators that keep at most one slot: Where, Select, Take, Average, SkipUntil, Concat."""
+"""Operators whose events dirty at most one slot: Where, Select, Take, Average, SkipUntil, Concat."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Concat(EventOperator):
     An input counts only once its turn has come: what it gave before is dropped. An input that has ended by then is
     skipped.
 
-    State: the number of the input whose turn it is, and the inputs that have ended. The end of an input dirties 1 item.
+    State: an array that says which inputs have ended, and so whose turn it is. The end of an input dirties 1 item.
 
     Args:
         count: how many inputs there are.
