@@ -1,7 +1,7 @@
 """Differences between two checkpoints, slot by slot: they can be read, inverted, and applied as a new checkpoint.
 
-If one checkpoint is the other with later runs on top, only the rows of those runs are read, so the time depends on what
-changed. Otherwise the two states are compared as streams, object by object.
+If one checkpoint is the other with later runs on top, only the rows of those runs are looked at, so the time depends on
+what changed. Otherwise the two states are compared as streams, object by object.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Scan:
         self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
     def pages(self, page_rows: int) -> Iterator[list[_Row]]:
-        """Yield the rows page by page: the first has so many rows, and each later one up to eight times as many."""
+        """Yield the rows page by page: the first has so many rows, each later one up to eight times the one before."""
         runs, most, last = self._reader.runs, max(page_rows, self._reader.PAGE_ROWS), None
         # If all is read, most of it lies in the oldest run, at least at the beginning.
         is_all = page_rows > _LEAST_ROWS and self._bounds == (None, None) and not self._reverse

@@ -105,7 +105,7 @@ class Session:
         return self._connection
 
     def leave_to_parent(self) -> list[Any]:
-        """Stop using the connections in a forked process, not even closing them; return the cursors."""
+        """In a forked process, stop using the connections, without even closing them; return the cursors."""
         if self._connection is None or self.in_memory:
             return []
         self._connection, self._is_of_parent, self._held_until = None, True, 0.0
@@ -295,7 +295,7 @@ class Session:
         Ctrl-C may come before the ``with`` statement of a transaction can call its exit.
 
         Raises:
-            CheckpointError: the session is closed, or failed in doing so and now takes no writes.
+            CheckpointError: the session is closed, or rolling back failed, and it takes no writes then.
         """
         with self.mutex:
             self._running = None

@@ -429,7 +429,7 @@ def _listed(system: fsspec.AbstractFileSystem, folder: str) -> list[str]:
 
 
 def _lacks_bucket(error: FileNotFoundError) -> bool:
-    """Return whether a file of S3 is absent because its bucket is: a wrong name, and no place for a space."""
+    """Return whether a file of S3 is absent because its bucket is absent: a wrong name, and no place for a space."""
     answer: Any = getattr(error.__cause__, "response", None)
     return isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket"
 
