@@ -240,8 +240,7 @@ class StateTable:
             VnodeNotOwnedError: the prefix belongs to a vnode of another instance.
 
         A scan that is open while an epoch is sealed, the space is rolled back, or the schema is changed continues after
-        its last key with the rows that are there then; some of the rows that follow may have been read ahead, as they
-        were.
+        its last key with the rows that are there then; some rows may have been read ahead, as they were.
 
         Time: O(log n) for the first row, then O(1) per row.
         """
@@ -314,8 +313,7 @@ class StateTable:
 
         Raises:
             RowError: a row does not fit the schema; no row is inserted then.
-            InconsistentOperationError: the table is strict and has a row with one of the keys; the rows before are
-                inserted.
+            InconsistentOperationError: the table is strict and has a row of a key; the rows before it are inserted.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
 
         Time: O(rows), in a strict table O(rows · log n).
@@ -500,8 +498,7 @@ class StateTable:
         What was written after it was sealed belongs to its checkpoint too, for example when a failed checkpoint is
         tried again.
         """
-        # Epoch 0 may be stored or not, because 0 also stands for none: a store that has an epoch 0 refuses a second
-        # one.
+        # Epoch 0 may be stored or not, as 0 also stands for none: a store that has it refuses a second one.
         is_durable = epoch != 0 and epoch <= self._space.last_epoch
         if type(epoch) is not int or epoch != self._epoch or is_durable:
             self.check_epoch(epoch)
