@@ -46,8 +46,8 @@ class Processor(Protocol):
         Args:
             batch: the rows that came for the keys of one shard, at least one, in the order of the stream's key. If the
                 stream has retractions, the first column is ``op``: ``+`` for a row that came and ``-`` for one that
-                went; ``U-`` with the old row of an update, and right after it ``U+`` with the new one. It holds only
-                what the epoch changed in the end.
+                went; ``U-`` with the old row of an update, and right after it ``U+`` with the new one. The batch
+                holds only what the epoch changed in the end.
             space: where the object keeps its objects and key-value tables, under names of its own.
 
         Returns:
@@ -140,7 +140,7 @@ class Apply(Operator):
         self._forget()
 
     def begin_batch(self, batch: int) -> None:
-        """From now on, number the rows that are added by this batch instead of by the epoch."""
+        """From now on, number added rows by this batch, not by the epoch."""
         self._number = batch
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:

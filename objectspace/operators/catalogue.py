@@ -5,9 +5,9 @@ they read is described under ``reads``, in words, for messages only. ``own`` is 
 written, and missing for the others. A pipeline that is an operator itself has a dictionary of its own, below its name.
 
 If a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
-gave at first, with the same numbers. It is missing in what earlier versions have stored. They numbered the rows that a
-user's object returned by the epoch; and if an operator took the rows of a source in order, they gave the rows of that
-source as they come to everything else that read it, too.
+gave at first, with the same numbers. It is missing in what earlier versions have stored. They used the epoch to number
+the rows that a user's object returned; and if an operator took the rows of a source in order, they gave the rows of
+that source as they come to everything else that read it, too.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class DynamicFilter(Operator):
     """Passes the left rows whose column satisfies a comparison with the one value of the right side.
 
     Left rows are judged by the value of the last barrier. If the value has changed by the next barrier, the rows
-    between the old value and the new one come or go then. No row passes a NULL, and none passes if there is no value. A
-    row on the right replaces the one before.
+    between the old value and the new one come or go then. A row with a NULL in the column does not pass, and none
+    passes if the value is NULL or there is none. A row on the right replaces the one before.
 
     State: the left rows, ordered by the column and the stream key; and the value. An event on the left dirties the slot
     of its row, one on the right the slot of the value, however many rows come or go.

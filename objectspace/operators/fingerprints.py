@@ -23,8 +23,8 @@ def describe(function: Callable[..., Any]) -> str:
 
     The digest covers its code, its defaults and the values that it closes over; for a method or a callable object also
     the object, for a built-in method the value that it belongs to, and for a cached function the function that is
-    cached. It covers nothing that it calls, and no global that it reads. A class counts by its name. A value without a
-    text of its own, such as an object of a class without ``__repr__``, counts by its class.
+    cached. It covers nothing that the callable calls, and no global that it reads. A class counts by its name. A value
+    without a text of its own, such as an object of a class without ``__repr__``, counts by its class.
 
     Raises:
         ObjectSpaceError: what it closes over is nested too deeply to be described, or raises when asked for its text.

@@ -145,7 +145,7 @@ class Materialize(Operator):
         return after
 
     def missed(self, given: Chunk, net: Chunk) -> Chunk:
-        """Return what unordered changes mean for the table where all changes of a key cancel each other.
+        """Return what unordered changes mean for the table under keys whose changes all cancel each other.
 
         If no change was left out on the way, the table may have another row under the key than the changes tell of. A
         row that comes and goes takes that one with it, and a row whose delete holds no more than the key comes after

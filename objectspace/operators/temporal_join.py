@@ -211,7 +211,7 @@ class TemporalJoin(Operator):
         return [list(islice(times, len(rows))) for rows in groups]
 
     def _retire(self, versions: Sequence[Row]) -> None:
-        """Remove the versions before those that have become valid, which no row will ask for any more."""
+        """Remove the versions before those that have become valid: no row will ask for the earlier ones any more."""
         table, schema = self._tables["versions"], self._tables["coming"].schema
         places = [schema.place_of(name) for name, _ in table.schema.primary_key]
         width = len(self._keys["right"])

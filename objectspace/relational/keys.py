@@ -24,7 +24,7 @@ list                         01 before each element, 00 at the end; NULL element
 struct                       field after field; NULL fields last
 ============================ =====================================================================
 
-A descending column is the complement of all its bytes. Whether NULL comes first is said in the order of the scan:
+A descending column is the complement of all its bytes. Where NULL goes is said in terms of the scan's order:
 ``desc nulls last`` puts NULL after every value of the descending column.
 """
 

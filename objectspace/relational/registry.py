@@ -151,7 +151,7 @@ class Registry:
         return max((table.epoch for table in self.open()), default=0)
 
     def forget(self) -> None:
-        """Drop what is not sealed in all tables, before any of them reads what is stored, which may fail.
+        """Have all tables drop what is not sealed before any of them reads what is stored, which may fail.
 
         A table whose stored entries are damaged refuses its own work from then on, and does not hold up the space.
         """

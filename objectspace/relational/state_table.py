@@ -876,7 +876,7 @@ class StateTable:
             self._registry.raised_watermark(self._rows, by=self)
 
     def _remove_hidden(self, limit: int | None) -> int:
-        """Remove sealed rows below the watermark; with a limit, only that many, and only from one end of the keys."""
+        """Remove sealed rows below the watermark; with a limit, at most that many, only from one end of the keys."""
         if not self._seen.hides_anything() or (limit is not None and not self._seen.leads):
             return 0
         candidates = (pair for part in self._seen.hidden_parts() for pair in self._rows.between(*part))

@@ -2,7 +2,7 @@
 
 A held space is continued only if the runs that its shard is made of are those that it has seen, and the run that it
 saved last, if that was accepted. In every other case it is closed, and the shard is opened again as a task would open
-it. So nothing but time depends on what is held, and none is lost by what is taken over between two epochs.
+it. So nothing but time depends on what is held, and no time is lost by what is taken over between two epochs.
 """
 
 from __future__ import annotations

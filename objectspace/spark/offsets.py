@@ -1,4 +1,4 @@
-"""Which rows a micro-batch has: where it begins and ends in its sources, as Spark notes before it runs.
+"""Which rows a micro-batch has: where it begins and ends in its sources, as Spark notes before the batch runs.
 
 A number alone does not tell: if an older copy of Spark's checkpoint is put back, or its last files are lost in a power
 failure, a number comes again with other rows.

@@ -1,4 +1,4 @@
-"""What is noted of how rows find their shard: by the driver if a pipeline is built, else by each shard itself."""
+"""What is noted of how rows find their shard: by the driver for a pipeline that is built, else by each shard itself."""
 
 from __future__ import annotations
 

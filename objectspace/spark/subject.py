@@ -281,7 +281,7 @@ class Subject:
         return None if found is None else known[found]
 
     def _found_in(self, names: Iterable[str], *ends: str) -> str | None:
-        """Return the name that is the one asked for, or else ends like it; in a store file one of the operator."""
+        """Return the name that was asked for, or else one with one of the ends; in a store file one of the operator."""
         of = f"{self.operator}/" if self.is_file and self.operator is not None else ""
         known = [name for name in names if name.startswith(of)]
         if self.name in known:

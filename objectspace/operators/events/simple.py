@@ -1,4 +1,4 @@
-"""Operators whose events dirty at most one slot: Where, Select, Take, Average, SkipUntil, Concat."""
+"""Operators that keep one object or none: Where, Select, Take, Average, SkipUntil, Concat."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class SkipUntil(EventOperator):
 class Concat(EventOperator):
     """The values of input 0 until it ends, then those of input 1, and so on.
 
-    An input counts only once its turn has come: what it gave before is dropped. An input that has ended by then is
-    skipped.
+    An input does not count before its turn has come: what it gave until then is dropped. An input that has ended by
+    then is skipped.
 
     State: an array that says which inputs have ended, and so whose turn it is. The end of an input dirties 1 item.
 
