@@ -156,11 +156,17 @@ def _foreign(number: int, after: tuple[int, Any] | None) -> tuple[str, tuple[obj
     return statement, (number, number, *(after or ()))
 
 
-def drop_unused(connection: sqlite3.Connection) -> None:
+def drop_unused(connection: sqlite3.Connection, dropped: Iterable[RunNumber]) -> None:
     """Drop every body that no row refers to: damage can leave some.
 
-    Time: O(rows of all runs). Dirties: these bodies.
+    Args:
+        connection: inside a transaction of the caller.
+        dropped: runs that nobody reads, whose rows are deleted later. They no longer refer to anything: a damaged row
+            would leave its body behind.
+
+    Time: O(rows of all runs). Dirties: these bodies, and the rows of the dropped runs that refer to any.
     """
+    connection.executemany(_UNREFER, [(run,) for run in dropped])
     connection.execute(f"DELETE FROM state_large WHERE {_IS_UNUSED}")
 
 
@@ -229,6 +235,8 @@ to a later one while rows of dropped runs wait to be deleted.
 _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"
 
 _REFER = "UPDATE state_item SET value = ? WHERE checkpoint = ? AND object = ? AND slot = ?"
+
+_UNREFER = "UPDATE state_item SET value = NULL WHERE checkpoint = ? AND typeof(value) = 'integer'"
 
 _RENAME = "UPDATE state_large SET checkpoint = ?, hash = ? WHERE id = ?"
 

@@ -82,10 +82,11 @@ def repair(
         advice = f"read: {RESTORE}" if salvage else f"proved: {SALVAGE}"
         raise CorruptStoreError(f"{session.path}: no checkpoint can be {advice}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
-    note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
+    unreadable = [number for number in lost if number <= newest and number not in gone]
+    note_dropped(connection, unreadable)
     strays += _mend_bodies(session, connection, sound)
     _drop_after(connection, newest, saved.run.last if saved else 0)
-    large.drop_unused(connection)
+    large.drop_unused(connection, [*found.dropped, *gone, *unreadable])
     strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, RunMap([*sound, *([saved.run] if saved else [])]))

@@ -71,6 +71,9 @@ class Run:
     items: list[ItemRow] = field(default_factory=list)
     _counted: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
     """How many metadata and item rows were counted when they were added, and their bytes."""
+    attempt: tuple[int, str] | None = field(default=None, repr=False, compare=False)
+    """The number and the digest that a store gave it last, whether or not the commit succeeded; a full run that it has
+    completed has the digest of the whole image."""
 
     def add(self, metadata: list[MetadataRow], items: list[ItemRow]) -> int:
         """Add the rows of an object, and return their bytes.

@@ -29,7 +29,6 @@ from checkpoint.errors import (
     UnknownCheckpointError,
 )
 from checkpoint.fork import fork
-from checkpoint.large import drop_unused
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
 from checkpoint.pages import ITEMS, TABLES
@@ -295,8 +294,7 @@ class CheckpointStore:
         """Return whether checkpoint ``number`` is durable and holds exactly the rows of ``run``.
 
         It answers the question after a commit that failed in a way that leaves its outcome open. A full run that is not
-        whole was completed when it was written, with rows that it does not have. For such a run only the kind is
-        compared, so any full checkpoint of this number passes for it.
+        whole was completed when it was written, and is known by the digest that it got then.
 
         Args:
             number: the number of the checkpoint.
@@ -310,7 +308,8 @@ class CheckpointStore:
         found = self.session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
         if found is None or found[0] != run.kind:
             return False
-        return (run.kind is CheckpointKind.FULL and not is_whole) or found[1] == run.digest()
+        is_completed = run.kind is CheckpointKind.FULL and not is_whole
+        return (number, found[1]) == run.attempt if is_completed else bool(found[1] == run.digest())
 
     def next_object_id(self) -> int:
         """Return an object id greater than any that was ever stored, even by objects that no longer exist."""
@@ -407,8 +406,6 @@ class CheckpointStore:
             )
             while self._work():
                 pass
-            # A damaged row leaves its body behind when it is deleted.
-            self._change(drop_unused)
             return report
 
     def compact(self, progress: Progress = silent) -> None:
@@ -550,8 +547,9 @@ class CheckpointStore:
         """Let a read-only store see the checkpoints made since it was opened or refreshed.
 
         Readers made before continue to show their own checkpoint; if the writer has merged or dropped it in the
-        meantime, they raise UnknownCheckpointError. An iteration that is under way continues over the older snapshot,
-        and holds it until it ends. A store that writes always sees its newest state.
+        meantime, they raise UnknownCheckpointError, and so does an iteration in key order, which reads page by page.
+        Any other that is under way continues over the older snapshot, and holds it. A store that writes always sees
+        its newest state.
         """
         if self.read_only:
             self.reopen()
@@ -700,6 +698,7 @@ class CheckpointStore:
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)
         found = run_rows.measured(connection, number) if completes else run.measure()
+        run.attempt = number, found.digest
         return found, max((rows[-1][0] + 1 for rows in run.tables if rows), default=0)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:

@@ -108,6 +108,7 @@ class Writer:
             self._has_begun = True
             self._publish(self._run)
             self.state = WriterState.COMMITTED
+            self._base = None  # It would keep its runs from being dropped for as long as somebody has the writer.
             return self.receipt
 
     def commit_async(self) -> Coroutine[Any, Any, Receipt | None]:
@@ -173,6 +174,10 @@ class Writer:
         """The number of the checkpoint that the rows became; ``None`` if they are none, or not yet one."""
         return None
 
+    def take_reader(self) -> Reader | None:
+        """Return a reader of what was just committed, once; ``None`` if there is none."""
+        return None
+
     def describe(self) -> str:
         """Return the state of the writer in words."""
         if self.state is WriterState.OPEN:
@@ -232,7 +237,7 @@ class CheckpointWriter(Writer):
     def __init__(self, store: CheckpointStore, kind: CheckpointKind, epoch: int | None = None) -> None:
         super().__init__(kind, epoch)
         self._store = store
-        self._expected: int | None = None
+        self._committed: Reader | None = None
 
     def accepts(self, store: CheckpointStore) -> bool:
         """Return whether ``store`` is the one that this writer commits to."""
@@ -246,20 +251,31 @@ class CheckpointWriter(Writer):
         """
         with self._ending:
             if self.state is WriterState.UNKNOWN and self._run is not None:
-                found = self._expected is not None and self._store.holds(self._expected, self._run)
+                found = self.attempted is not None and self._store.holds(self.attempted, self._run)
                 self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
             return super().is_durable()
 
     @property
     def number(self) -> int | None:
         """The number of the checkpoint that the rows became."""
-        return self._expected if self.is_durable() else None
+        return self.attempted if self.is_durable() else None
+
+    @property
+    def attempted(self) -> int | None:
+        """The number that the store gave the rows, whether or not the commit succeeded; ``None`` if it gave none."""
+        return self._run.attempt[0] if self._run is not None and self._run.attempt is not None else None
+
+    def take_reader(self) -> Reader | None:
+        """Return a reader of what was just committed, once; ``None`` if there is none."""
+        reader, self._committed = self._committed, None
+        return reader
 
     def _publish(self, run: Run) -> None:
-        self._expected = self._store.next_number()
         try:
             with self._store.unchanged_since(self._base):
                 self.receipt = replace(self._store.append(run, self.epoch), objects=self._costs)
+                # A rollback retires it. Without a space, nobody would take it, and it would hold its runs.
+                self._committed = None if self._base is None else self._store.reader()
         except BaseException:
             self.state = WriterState.UNKNOWN
             # Ask now, before another writer takes the number. A store that failed can tell once it is open again.

@@ -512,7 +512,12 @@ class PersistedObjectSpace(ObjectSpace):
                 target._former = tuple(object_id for object_id in target._former if object_id not in lost)
 
     def _reader_of(self, writer: Writer) -> Reader:
-        """Return the reader of what a writer has committed, without any later checkpoint of somebody else."""
+        """Return the reader of what a writer has committed, without any later checkpoint of somebody else.
+
+        If somebody has rolled back to before it, the reader is retired, and shows that the store has moved on.
+        """
+        if (committed := writer.take_reader()) is not None:
+            return committed
         reader, number = self._store.reader(), writer.number
         if number is None or reader.newest == number:
             return reader

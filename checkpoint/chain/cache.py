@@ -249,14 +249,17 @@ def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
 
 
 def _has_just(store: CheckpointStore, lineage: Lineage, later: Sequence[AcceptedRun]) -> bool:
-    """Return whether a cache has a lineage and the first of some later runs, and can still read the state between."""
+    """Return whether a cache has a lineage and the first of some later runs, and can read the states around them."""
     wanted, following = runs_seen_at(lineage), runs_seen_at(later)
     for have in (runs_seen(store), records(store)) if later else ():
         beyond = have[len(wanted) :]
         is_same = have[: len(wanted)] == wanted and beyond[: len(following)] == following[: len(beyond)]
         if beyond and is_same:
-            before = [record.number for record in store.checkpoints() if record.epoch < beyond[0][0]]
-            return _is_readable(store, before[-1] if before else 1)
+            numbers = {record.epoch: record.number for record in store.checkpoints()}
+            before = max((number for epoch, number in numbers.items() if epoch < beyond[0][0]), default=1)
+            # A large run stays readable while smaller ones after it are merged.
+            around = [before, *(numbers.get(entry[0], 0) for entry in beyond[: len(following)])]
+            return all(_is_readable(store, number) for number in around)
     return False
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from checkpoint import CheckpointKind, Run, RunWriter
+from checkpoint import CheckpointKind, Reader, Run, RunWriter
 from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, open_cache, save_run
 from checkpoint.process import collecting_seldom
 from objectspace import PersistedObjectSpace
@@ -37,8 +37,8 @@ MESSAGE_SCHEMA = StructType().add("shard", IntegerType()).add("message", StringT
 """What a saving task yields, one row: the number of its shard, and a ``ShardSaved`` as JSON."""
 
 
-_BEGUN: WeakKeyDictionary[PersistedObjectSpace, tuple[int, int]] = WeakKeyDictionary()
-"""The number and the epoch of the next checkpoint of open shards when they were opened."""
+_BEGUN: WeakKeyDictionary[PersistedObjectSpace, Reader] = WeakKeyDictionary()
+"""What open shards held when they were opened."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def open_shard(
         require_shared(plan.location)
     with open_cache(plan, current_shard(plan) if shard is None else _checked_shard(plan, shard)) as store:
         space = PersistedObjectSpace(store, cache_slots=cache_slots)
-        _BEGUN[space] = _state_of(space)
+        _BEGUN[space] = space.store.reader()
         try:
             yield space
         finally:
@@ -202,7 +202,7 @@ def work_shard(
     with using.open(plan, shard) as space:
         require_operator(space, plan.operator, does)
         opened = time.perf_counter()
-        begun = _state_of(space)
+        begun = space.store.reader()
         process(counted, space)
         _require_as_begun(plan, space, begun)
         note_keyed(space, keyed or {})
@@ -254,13 +254,9 @@ def _checked_shard(plan: OperatorPlan, shard: int) -> int:
     return shard
 
 
-def _state_of(space: PersistedObjectSpace) -> tuple[int, int]:
-    return space.store.next_number(), space.store.next_epoch()
-
-
-def _require_as_begun(plan: OperatorPlan, space: PersistedObjectSpace, begun: tuple[int, int] | None) -> None:
+def _require_as_begun(plan: OperatorPlan, space: PersistedObjectSpace, begun: Reader | None) -> None:
     """Refuse to save what is no longer counted from the state that the plan says."""
-    if begun is not None and begun != _state_of(space):
+    if begun is not None and (begun.is_retired or begun.newest != space.store.next_number() - 1):
         raise ObjectSpaceError(
             f"operator {plan.operator}: a checkpoint of the shard was made, or it went back to one, since it was"
             " opened, which the epoch does not hold: leave checkpoints to the pipeline, which saves what was changed"

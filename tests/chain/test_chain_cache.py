@@ -98,6 +98,23 @@ def test_a_cache_that_is_ahead_serves_while_it_reads_what_was_before(
     assert [run.epoch for run in chain.runs(OPERATOR, 0, 39, 40)] == [39, 40]
 
 
+def test_a_cache_that_is_ahead_serves_only_what_it_reads_epoch_by_epoch(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    publish(chain, {f"k{number}": number for number in range(2_000)})
+    for number in range(60):  # Small runs are merged, while the large one before them stays.
+        publish(chain, {"a": number})
+    _open(chain, tmp_path)
+    for before in (1, 2, 30, 58):
+        runs = chain.runs(OPERATOR, 0, before + 1, 61)
+        with open_cache(_plan(chain, tmp_path, before), 0, runs) as store:
+            for run in runs:
+                fold(store, chain.location, [run])
+                found = store.reader(epoch=run.epoch).item(1, "a")
+                assert found is not None
+                assert found.value == str(run.epoch - 2)
+
+
 def test_a_store_with_another_past_is_left_alone(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {"a": 1})
     publish(chain, {"a": 2})

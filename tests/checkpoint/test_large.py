@@ -318,13 +318,22 @@ def test_a_damaged_row_takes_no_later_body_of_its_slot_with_it(is_repaired: bool
     assert values_of(store) == {1: LONG + "30", 2: "79"}
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.parametrize("damaged", ["slot = 7", "object = 7"])
-def test_a_repair_leaves_no_body_of_a_row_that_was_damaged(damaged: str) -> None:
+def test_a_repair_leaves_no_body_of_a_row_that_was_damaged(
+    damaged: str, is_cut_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = quick_store(":memory:")
     for number in (1, 2):
         store.append(run_with({1: f"{LONG}{number}"}))
     store.append(run_with({2: "2"}, FULL))
     store.database.conn.execute(f"UPDATE state_item SET {damaged} WHERE checkpoint = 2")
-    assert store.repair().newest == 3
+    with monkeypatch.context() as patch:
+        if is_cut_off:  # The rows of the damaged run are deleted by later checkpoints.
+            patch.setattr(store, "_work", lambda: False)
+        assert store.repair().newest == 3
+    assert_bodies(store)
+    for number in range(40):
+        store.append(run_with({2: f"{number}"}))
     assert_bodies(store)
     assert store.verify()

@@ -122,8 +122,17 @@ def test_an_operator_that_makes_a_checkpoint_of_its_own_is_refused(
     assert kept(make_pipeline()) == expected(batches[:1])
 
 
+def goes_back_and_on(space: PersistedObjectSpace) -> None:
+    """Make another checkpoint with the number and the epoch of the one that the shard was opened at."""
+    space.rollback(epoch=1)
+    space.get_dictionary("counts")["other"] = 1
+    space.checkpoint(epoch=2)
+
+
 @pytest.mark.parametrize(
-    "does", [lambda space: space.checkpoint(), lambda space: space.rollback(epoch=1)], ids=["checkpoint", "rollback"]
+    "does",
+    [lambda space: space.checkpoint(), lambda space: space.rollback(epoch=1), goes_back_and_on],
+    ids=["checkpoint", "rollback", "both"],
 )
 def test_what_was_saved_in_the_cache_alone_is_not_the_shard(
     tmp_path: Path, does: Callable[[PersistedObjectSpace], Any]

@@ -1,0 +1,123 @@
+"""Two spaces on one store: what one of them has committed is never taken for a commit of the other one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader
+from checkpoint.session import Session
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
+
+FULL, KINDS = CheckpointKind.FULL, [*CheckpointKind]
+
+
+def two_spaces(store: CheckpointStore) -> tuple[PersistedObjectSpace, PersistedObjectSpace]:
+    """Return two spaces on a store; the first one has an edit that is not saved."""
+    one = PersistedObjectSpace(store)
+    one.create_list("mine").append("stored")
+    one.create_list("other's")
+    one.checkpoint()
+    one.get("mine").append("edited")
+    return one, PersistedObjectSpace(store)
+
+
+def commit_other(other: PersistedObjectSpace, kind: CheckpointKind) -> None:
+    other.get("other's").append("committed")
+    other.checkpoint(kind=kind)
+
+
+def require_refused(one: PersistedObjectSpace) -> None:
+    """Make sure that a space refuses to save, and takes over what the other one has committed."""
+    one.get("mine").append("more")
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (one.get("mine"), one.get("other's")) == (["stored"], ["committed"])
+    one.get("mine").append("again")
+    one.checkpoint()
+    assert one.store.verify() == len(one.store.checkpoints())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_that_was_refused_is_not_taken_for_that_of_the_space_that_came_first(
+    kind: CheckpointKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(":memory:")
+    one, other = two_spaces(store)
+    writer = store.writer(kind)
+    one.save(writer)
+
+    def overtaken(base: Reader | None) -> AbstractContextManager[None]:
+        """Let the other space commit after the commit of the first one has begun."""
+        monkeypatch.undo()
+        commit_other(other, kind)
+        return store.unchanged_since(base)
+
+    monkeypatch.setattr(store, "unchanged_since", overtaken)
+    with pytest.raises(CheckpointError, match="has moved on since the save"):
+        writer.commit()
+    assert not writer.is_durable()
+    require_refused(one)
+
+
+class FailsToCommit(sqlite3.Connection):
+    """A connection whose file system fails at a commit, once."""
+
+    fails = False
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        if FailsToCommit.fails and args[0] == "COMMIT":
+            FailsToCommit.fails = False
+            error = sqlite3.OperationalError("injected")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(*args)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_of_unknown_outcome_is_not_taken_for_one_of_another_space(
+    kind: CheckpointKind, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "factory", FailsToCommit)
+    store = CheckpointStore(tmp_path / "state.db")
+    one, other = two_spaces(store)
+    monkeypatch.setattr(FailsToCommit, "fails", True)
+    with pytest.raises(CheckpointError, match="the file system failed"):
+        one.checkpoint(kind=kind)
+    store.reopen()
+    other.rollback()
+    commit_other(other, kind)
+    require_refused(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_acknowledgement_is_not_of_a_checkpoint_that_was_made_again_since(kind: CheckpointKind) -> None:
+    store = CheckpointStore(":memory:")
+    one, other = two_spaces(store)
+    writer = store.writer(kind)
+    one.save(writer)
+    writer.commit()
+    other.rollback(epoch=1)
+    commit_other(other, kind)
+    one.on_saved()
+    require_refused(one)
+
+
+def test_a_writer_that_is_kept_holds_nothing_of_the_store() -> None:
+    store = CheckpointStore(":memory:", history=1)
+    space = PersistedObjectSpace(store)
+    numbers = space.create_dictionary("numbers")
+    kept = []
+    for number in range(100):
+        numbers["k"] = number
+        kept.append(store.writer())
+        space.save(kept[-1])
+        kept[-1].commit()
+        space.on_saved()
+    store.prune(keep=1)
+    (rows,) = store.database.execute("SELECT count(*) FROM state_item").fetchone()
+    assert rows <= 2  # The newest checkpoint has its own, and another one in the merged run.
