@@ -30,6 +30,9 @@ INLINE_BYTES = 400
 _BODY_COST = 4
 """Deleting a row that refers to a body takes as long as deleting so many others."""
 
+_FEW_BODIES = 16
+"""So many bodies are looked for one by one in the runs that may share them."""
+
 Reference = tuple[int, RunNumber, int, Any]
 """The number of a body, and the run, the object and the slot of a row that refers to it."""
 
@@ -110,13 +113,30 @@ def delete_items(
     Returns:
         how many rows there were; one that refers to a body counts for as many as take the same time to delete.
 
-    Time: O(rows). Dirties: the rows.
+    Time: O(rows), and for large values O(holders), with as many rows of each at most. Dirties: the rows.
     """
     gone = _referred(connection, condition, parameters)
     rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
-    drop = _DROP_UNHELD.format(", ".join(map(str, holders)))
-    connection.executemany(drop, [(body, _hash(*key), run, *key, body) for body, run, *key in gone])
+    held, others = _held(connection, holders, len(gone)) if len(gone) > _FEW_BODIES else (set(), [*holders])
+    drop = _DROP_UNHELD.format(", ".join(map(str, others)))
+    left = [one for one in gone if one[0] not in held]
+    connection.executemany(drop, [(body, _hash(*key), run, *key, body) for body, run, *key in left])
     return rows + (_BODY_COST - 1) * len(gone)
+
+
+def _held(connection: sqlite3.Connection, holders: Iterable[RunNumber], most: int) -> tuple[set[int], list[RunNumber]]:
+    """Return the bodies that those runs refer to that have so many rows at most, and the other runs.
+
+    A history may have a thousand small runs: to look for each body in each of them takes longer than to read them.
+    """
+    bodies, others = set[int](), []
+    for run in holders:
+        found = connection.execute(_FIRST_BODIES, (run, most + 1)).fetchall()
+        if len(found) > most:
+            others.append(run)
+        else:
+            bodies.update(row[0] for row in found)
+    return bodies, others
 
 
 def _referred(connection: sqlite3.Connection, condition: str, parameters: Sequence[object]) -> list[Reference]:
@@ -235,6 +255,8 @@ to a later one while rows of dropped runs wait to be deleted.
 _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"
 
 _REFER = "UPDATE state_item SET value = ? WHERE checkpoint = ? AND object = ? AND slot = ?"
+
+_FIRST_BODIES = "SELECT iif(typeof(value) = 'integer', value, NULL) FROM state_item WHERE checkpoint = ? LIMIT ?"
 
 _UNREFER = "UPDATE state_item SET value = NULL WHERE checkpoint = ? AND typeof(value) = 'integer'"
 

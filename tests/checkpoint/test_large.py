@@ -114,16 +114,22 @@ def test_a_full_checkpoint_has_bodies_of_its_own() -> None:
     assert store.verify() == 1
 
 
-def test_a_rollback_takes_the_bodies_that_came_since() -> None:
+@pytest.mark.parametrize("slots", [1, 40])
+def test_a_rollback_takes_the_bodies_that_came_since(slots: int) -> None:
+    def append(number: int) -> None:
+        store.append(run_with({slots * (number % 5) + slot: f"{LONG}{number}" for slot in range(slots)}))
+
     store = quick_store(":memory:", history=100)
     for number in range(1, 61):
-        store.append(run_with({number % 5: f"{LONG}{number}"}))
+        append(number)
     before = images(store)
-    store.truncate_after(50)
+    merged = store.database.execute("SELECT first, last FROM run WHERE state = 'merged'").fetchall()
+    assert any(first <= 40 < last for first, last in merged), "one that goes shares bodies with some that stay"
+    store.truncate_after(40)
     assert_bodies(store)
-    assert images(store) == {number: image for number, image in before.items() if number <= 50}
-    for number in range(51, 61):
-        store.append(run_with({number % 5: f"{LONG}{number}"}))
+    assert images(store) == {number: image for number, image in before.items() if number <= 40}
+    for number in range(41, 61):
+        append(number)
     assert images(store) == before
     assert store.verify() == 60
 
