@@ -117,7 +117,7 @@ def test_a_full_checkpoint_has_bodies_of_its_own() -> None:
 @pytest.mark.parametrize("slots", [1, 40])
 def test_a_rollback_takes_the_bodies_that_came_since(slots: int) -> None:
     def append(number: int) -> None:
-        store.append(run_with({slots * (number % 5) + slot: f"{LONG}{number}" for slot in range(slots)}))
+        store.append(run_with({slots * (number % 20) + slot: f"{LONG}{number}" for slot in range(slots)}))
 
     store = quick_store(":memory:", history=100)
     for number in range(1, 61):
