@@ -114,7 +114,7 @@ def test_a_full_checkpoint_has_bodies_of_its_own() -> None:
     assert store.verify() == 1
 
 
-@pytest.mark.parametrize("slots", [1, 40])
+@pytest.mark.parametrize("slots", [1, 20])
 def test_a_rollback_takes_the_bodies_that_came_since(slots: int) -> None:
     def append(number: int) -> None:
         store.append(run_with({slots * (number % 20) + slot: f"{LONG}{number}" for slot in range(slots)}))
