@@ -60,6 +60,6 @@ def _require_no_single_slash(address: str) -> None:
     rest, is_one_of_many = address[found.end() :], found[2].lower() not in _WITHOUT_HOST
     meant = f"two, as '{found[0]}/{rest}'" if is_one_of_many else f"three, as '{found[0]}//{rest}' without a host"
     raise CheckpointError(
-        f"{address!r} has one slash after the protocol {found[2]!r}: give the URL with {meant}; a folder of this"
-        f" machine that is called so is {'./' + address!r}, as text: a Path drops the dot"
+        f"{address!r} has one slash after the protocol {found[2]!r}: give the URL with {meant}; a local folder of that"
+        f" name is {'./' + address!r}, as text: a Path drops the dot"
     )

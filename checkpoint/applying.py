@@ -254,7 +254,7 @@ def _require_same_object(change: Change, entries: _Entries, base: Reader, *, is_
         return
     whose = "an object that another one owns" if change.name is None else _in_words(change)
     raise CheckpointError(
-        f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is"
+        f"{change.table} slot {change.slot!r}: the change is of {whose}, but object {change.object} is"
         f" {_in_words(entry)} here: apply changes to the store that they were made from, and those of a fork from where"
         " it began; nothing was written"
     )
@@ -326,7 +326,7 @@ def _taken(what: str, object_id: int, base: Reader) -> CheckpointError:
     if slot is not None:
         here = member(slot.owner[1], slot.item.slot, slot.item.value)
     return CheckpointError(
-        f"{what}, and object {object_id} is {here} here, as a fork gives the same ids to objects of its own: apply"
+        f"{what}, but object {object_id} is {here} here, as a fork gives the same ids to objects of its own: apply"
         " changes of a fork to the state from which it began, or make the edits in a space, which gives ids that are"
         " free; nothing was written"
     )
@@ -351,13 +351,13 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
     whose = "which another one owns" if change.name is None else f"{change.name!r}"
     what = f"{change.table} slot {change.slot!r} of object {change.object}, {whose},"
     if change.table is not Table.INDEX and not is_there:
-        raise CheckpointError(f"{what} is to change, and there is no such object, or no more; nothing was written")
+        raise CheckpointError(f"{what} is to change, but there is no such object (any more); nothing was written")
     if found != expected:
         holds, old = _apart(found, expected)
         why = "something else has changed it since"
         if _gives_ranks_that_are_taken(change, found):
             why = "keys were inserted on both sides, and their order is kept"
-        raise CheckpointError(f"{what} holds {holds}, and the change is from {old}: {why}; nothing was written")
+        raise CheckpointError(f"{what} holds {holds}, but the change is from {old}: {why}; nothing was written")
 
 
 def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
@@ -454,7 +454,7 @@ def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> 
         more = next((item.slot for item in base.items(object_id) if item.slot not in slots), None)
         if more is not None:
             raise CheckpointError(
-                f"the changes end object {object_id}, {entry[1]!r}, and its slot {more!r} is none of theirs: something"
+                f"the changes end object {object_id}, {entry[1]!r}, and its slot {more!r} is not theirs: something"
                 " else has written into it since; nothing was written"
             )
 

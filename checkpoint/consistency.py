@@ -90,7 +90,7 @@ def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None
     except KeyError as error:
         return f"no {error} in its metadata"
     except (ValueError, TypeError) as error:
-        return f"metadata that is none ({error!r})"
+        return f"invalid metadata ({error!r})"
 
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:

@@ -102,7 +102,7 @@ def merged_pages(
 
 
 def _damaged(session: Session, table: RunTable) -> CorruptStoreError:
-    return CorruptStoreError(f"{session.path}: {table.name} has a row with a key that is none: it is damaged; {REPAIR}")
+    return CorruptStoreError(f"{session.path}: {table.name} has a row with an invalid key: it is damaged; {REPAIR}")
 
 
 def newest_rows(table: RunTable, rows: list[Any]) -> list[Any]:

@@ -238,7 +238,7 @@ class Session:
             self._require_open()
             if cursor not in self._cursors:
                 raise RuntimeError(
-                    f"{self.path} failed and was opened again while an iteration over it was under way: iterate anew"
+                    f"{self.path} failed and was reopened while an iteration over it was under way: iterate again"
                 )
             try:
                 return cursor.fetchmany(count)
@@ -541,7 +541,7 @@ def recognise(path: str, connection: sqlite3.Connection) -> bool:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         if application or tables:
             raise CheckpointError(
-                f"{path} is an SQLite database but no checkpoint store (it has the tables {tables}): name another file"
+                f"{path} is an SQLite database, not a checkpoint store (its tables: {tables}): name another file"
             )
     if version > schema.FORMAT_VERSION:
         raise CheckpointError(
@@ -577,7 +577,7 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         raise CheckpointError(f"{path} is not a regular file: name another one")
     if 0 < path.stat().st_size < _SMALLEST:
         # SQLite would take some of these for new databases and overwrite them.
-        raise CheckpointError(f"{path} is no checkpoint store, or one that was cut short: name another file")
+        raise CheckpointError(f"{path} is not a checkpoint store, or was cut short: name another file")
     _look_into(path)
 
 
@@ -630,7 +630,7 @@ _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
     sqlite3.SQLITE_READONLY: (CheckpointError, _CLOSED),
     sqlite3.SQLITE_CONSTRAINT: (
         RunRefusedError,
-        "the run holds a row twice, or one that is no row; nothing was written",
+        "the run holds a row twice, or an invalid one; nothing was written",
     ),
     sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
 }

@@ -154,8 +154,8 @@ class CheckpointStore:
             if not runs:
                 near = (f"checkpoint {one} (epoch {self.epoch_of(one)})" for one in self._runs.nearest(record.number))
                 raise UnknownCheckpointError(
-                    f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
-                    f" were merged; the nearest that can be read: {', '.join(near) or 'none'}"
+                    f"{self.path} no longer has rows of checkpoint {record.number} (epoch {record.epoch}): they were"
+                    f" merged; the nearest that can be read: {', '.join(near) or 'none'}"
                 )
             return self._registered(runs)
 
@@ -190,7 +190,7 @@ class CheckpointStore:
         with self._mutex:
             if base is not None and (base.is_retired or base.newest != self._newest.number):
                 raise CheckpointError(
-                    f"{self.path} has moved on since the save: somebody else has committed into it; take that over with"
+                    f"{self.path} has moved on since the save: somebody else has committed into it; pick that up with"
                     " the rollback() of the space, and let one space write at a time"
                 )
             yield
@@ -562,10 +562,10 @@ class CheckpointStore:
         """
         with self._mutex:
             if self._is_closed:
-                raise CheckpointError(f"{self.path} is closed, and others may write to it by now: open the store anew")
+                raise CheckpointError(f"{self.path} is closed, and others may write to it now: open the store again")
             self.session.reopen()
             self._load()
-            self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
+            self._retire_readers("is gone: its rows were merged into a newer one, or dropped")
 
     def announce_close(self) -> None:
         """Tell other processes that want to write that this handle will soon close by itself."""
@@ -765,7 +765,7 @@ class CheckpointStore:
         except CheckpointError as error:
             self.session.distrust(error)
         except BaseException:
-            self.session.distrust(CheckpointError("it was interrupted before what it holds was read anew"))
+            self.session.distrust(CheckpointError("it was interrupted before its content was read again"))
             raise
 
     def _tidy(self, written: Measure, *, is_full: bool) -> None:

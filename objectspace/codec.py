@@ -38,8 +38,8 @@ ATOMS = frozenset({int, str, bool, type(None), bytes, float})
 """Types whose values cannot change, so a stored one may be compared with the object that was stored."""
 
 TOO_DEEP = (
-    "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, lie in each"
-    " other; store its parts under keys of their own"
+    "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, may be"
+    " nested; store its parts under keys of their own"
 )
 """Why a value is refused if it is nested deeper than JSON text may be."""
 

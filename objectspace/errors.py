@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkpoint.errors import CorruptStoreError
 
 GO_ON = (
-    "delete this one, or go back with space.rollback(epoch=...); if verify() of the store fails then still,"
+    "delete this one, or go back with space.rollback(epoch=...); if verify() of the store still fails then,"
     " repair(salvage=True) makes it sound"
 )
 """What to do if an object is damaged in a store that has others; the message names it before this text."""

@@ -340,5 +340,5 @@ def _spelled(kind: str) -> str:
 
 def _same(found: P, what: str, present: Any, wanted: Any) -> P:
     if present != wanted:
-        raise WrongKindError(f"{found._describe()} exists with {what} {present!r}, and {wanted!r} was asked for")
+        raise WrongKindError(f"{found._describe()} exists with {what} {present!r}, but {wanted!r} was asked for")
     return found

@@ -105,7 +105,7 @@ def storable(key: Any) -> Any:
                 found = plain(key)
                 if found == key and hash(found) == hash(key):
                     return found
-    raise Unencodable(f"a {type(key).__name__} cannot be stored, nor is it equal to what can")
+    raise Unencodable(f"a {type(key).__name__} cannot be stored, nor does it equal what can")
 
 
 def as_bound(key: Any) -> Any:
@@ -287,7 +287,7 @@ def _check_number(key: Any) -> None:
         raise Unencodable("nan is not equal to itself, so it could never be found again as a key")
     if type(key) is Decimal and key.is_finite() and abs(key.adjusted()) > DECIMAL_EXPONENT_MAX:
         raise Unencodable(
-            f"a Decimal key may have an exponent of {DECIMAL_EXPONENT_MAX} at most: it has {key.adjusted()}"
+            f"a Decimal key may have an exponent of at most {DECIMAL_EXPONENT_MAX}: it has {key.adjusted()}"
         )
 
 

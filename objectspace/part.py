@@ -92,7 +92,7 @@ class SpacePart(ObjectFactory):
         """
         raise CheckpointProtocolError(
             f"a part of a space ({self._prefix}) has no checkpoints of its own: what is changed here is saved with the"
-            " checkpoint of the whole, which whoever has the space takes"
+            " checkpoint of the whole, taken by whoever has the space"
         )
 
     def in_one_piece(self) -> InOnePiece:

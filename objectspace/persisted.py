@@ -300,7 +300,7 @@ class PersistedObjectSpace(ObjectSpace):
             refuse_dead(target)
             if is_cold(target) and not isinstance(target, dict):  # A dictionary keeps what is put into it.
                 raise CheckpointProtocolError(
-                    f"{target._describe()}: this method was kept over a rollback, and nothing was changed: look it up"
+                    f"{target._describe()}: this method dates from before a rollback; nothing was changed: look it up"
                     " again"
                 )
             self._dirty[target._id] = target
@@ -398,8 +398,8 @@ class PersistedObjectSpace(ObjectSpace):
         # If another space rolled back, the number of what this one has read may by now be that of another checkpoint.
         if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
             raise CheckpointProtocolError(
-                f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
-                " over with rollback(), and let one space write at a time"
+                f"{self._store.path} has moved on since this space read it: somebody else has saved into it; pick that"
+                " up with rollback(), and let one space write at a time"
             )
 
     def _refuse_second(self) -> None:
@@ -408,14 +408,14 @@ class PersistedObjectSpace(ObjectSpace):
             return
         if self._flight.is_pending():
             raise CheckpointProtocolError(
-                "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
+                "two saves in flight: commit the writer of the first save, await its commit if that is under way, or"
                 " roll it back"
             )
         # Whoever awaits a commit that has failed has nothing to acknowledge, so nothing comes in between.
         if self._flight.writer.is_awaited() and self._flight.writer.is_durable():
             raise CheckpointProtocolError(
-                "two saves in flight: the commit of the first save has made it durable, and has not come back to who"
-                " awaits it: await it, or call space.on_saved() where nobody will; then save again"
+                "two saves in flight: the commit of the first save has made it durable, but has not returned to its"
+                " awaiter: await it, or call space.on_saved() if nobody will; then save again"
             )
 
     def _find_slipped(self) -> None:
@@ -529,8 +529,8 @@ class PersistedObjectSpace(ObjectSpace):
         """Refuse to save what an interruption has left half done."""
         if self._is_torn:
             raise CheckpointProtocolError(
-                "a save, its acknowledgement, a rollback or an edit was interrupted in its midst (by Ctrl-C, for want"
-                " of memory, or by an error): what is in memory is no longer sure, and nothing more of it is saved into"
+                "a save, its acknowledgement, a rollback or an edit was interrupted partway (by Ctrl-C, lack of"
+                " memory, or an error): what is in memory is no longer certain, and none of it will be saved into"
                 f" {self._store.path}; go back to the last checkpoint with rollback()"
             )
 

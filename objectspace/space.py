@@ -268,7 +268,7 @@ class ObjectSpace(ObjectFactory):
         if found != cls.kind:
             advice = "ask for what it is, or delete it first"
             if name.startswith("$"):
-                advice = "such names are the library's; where yours has one, rename it"
+                advice = "such names are the library's; if yours has one, rename it"
             raise WrongKindError(f"{name!r} is of kind {found}, not {cls.kind}: {advice}")
         return self._handle(object_id)
 
@@ -279,7 +279,7 @@ class ObjectSpace(ObjectFactory):
                 if kind not in KINDS:
                     raise WrongKindError(
                         f"{name!r} is of kind {kind}, which this version does not know: install a newer one;"
-                        " where no version has that kind, the index is damaged: delete this one"
+                        " if no version has that kind, the index is damaged: delete this one"
                     )
                 try:
                     options = orjson.loads(codec)
@@ -431,7 +431,7 @@ def refuse_let_go(handle: PersistedObject) -> NoReturn:
     assert handle._owner is not None
     raise ObjectNotFoundError(
         f"{handle._describe()} was got before a rollback: this handle refuses all work; get it again from"
-        f" {handle._owner._describe()}, where it is still there"
+        f" {handle._owner._describe()}, if it is still there"
     )
 
 

@@ -126,7 +126,7 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
             raise  # It is the location that is damaged.
         remove(Path(store.path))
         raise CorruptStoreError(
-            f"{error}; that file was a cache of this machine and is removed now: try again, which makes it anew"
+            f"{error}; that file was a cache of this machine and is removed now: try again, which rebuilds it"
         ) from error
 
 

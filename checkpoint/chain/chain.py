@@ -304,9 +304,9 @@ class Chain:
             )
         if self.newest is not None and self.newest.partial:
             raise CheckpointError(
-                f"space at {self.location.url}: it is a copy of only some objects of another space, made by"
-                " `checkpoint fork` or `restore` with --object or --operator: it can be read, but what goes on"
-                " there would begin the others at nothing: copy the space as a whole, or run this at another location"
+                f"space at {self.location.url}: it is a copy of only some objects of another space, made by `checkpoint"
+                " fork` or `restore` with --object or --operator: it can be read, but a run on it would start the"
+                " others empty: copy the space as a whole, or run this at another location"
             )
         base = self._epoch
         last = self.manifest(base).committed.get(source.query) if base else None
@@ -567,7 +567,7 @@ class Chain:
             return self._laid_over(self._floor)
         return UnknownCheckpointError(
             f"space at {self.location.url}: all epochs that this chain knows, up to {self._epoch}, were collected"
-            f" meanwhile, and the oldest one kept is {self._floor}: call refresh() to read on, or open the chain anew"
+            f" meanwhile, and the oldest one kept is {self._floor}: call refresh() to read on, or reopen the chain"
         )
 
     def _laid_over(self, floor: int) -> CorruptStoreError:
@@ -583,9 +583,9 @@ class Chain:
             # Spark repeats only its last micro-batch.
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch} again, whose epoch"
-                f" is not kept any more (the last one committed here is {last}), so that nothing tells whether its rows"
-                " are the same: if an older copy of Spark's checkpoint was put back, put the newest one there, or start"
-                " a new query from the input that the space has not seen"
+                f" is no longer kept (the last one committed here is {last}), so nothing tells whether its rows are the"
+                " same: if an older copy of Spark's checkpoint was put back, put the newest one there, or start a new"
+                " query from the input that the space has not seen"
             )
         if known is not None and known.source.offsets and source.offsets not in ("", known.source.offsets):
             raise CheckpointError(
@@ -601,7 +601,7 @@ class Chain:
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch}, and its batch"
                 f" {last} has other rows than the one that epoch {known.epoch} holds: Spark's checkpoint belongs to"
-                " another history than the space, as where one of them was put back or forked alone: put the matching"
+                " another history than the space, as when one of them was put back or forked alone: put the matching"
                 " one there, or start a new query from the input that the space has not seen"
             )
 
@@ -689,8 +689,8 @@ class Chain:
                 return False  # They are garbage because another driver has published.
             raise CheckpointError(
                 f"space at {self.location.url}: {lost[0]}, which was saved for epoch {manifest.epoch}, is gone: it was"
-                " taken for garbage, as where the grace period is shorter than the epoch took, or a clock was put right"
-                " meanwhile; nothing was published: do the epoch again"
+                " taken for garbage, as when the grace period is shorter than the epoch took, or a clock was"
+                " corrected; nothing was published: do the epoch again"
             )
         if not self.location.create(name, manifest.to_json()):
             return False
@@ -714,7 +714,7 @@ class Chain:
         found = founding and unseal(founding, f"{SPACE_FILE} of {self.location.url}").get("incarnation")
         if found != self.incarnation:
             said = f"names the incarnation {found}" if founding else "is gone"
-            raise self._replaced(f"{SPACE_FILE} {said}, expected {self.incarnation}: it was removed, or made anew")
+            raise self._replaced(f"{SPACE_FILE} {said}, expected {self.incarnation}: it was removed or remade")
         if not base:
             return
         below = self.location.read(file)
@@ -728,8 +728,8 @@ class Chain:
 
     def _replaced(self, what: str) -> FencedError:
         return FencedError(
-            f"space at {self.location.url}: {what} under this driver, which must stop: nothing was published; open the"
-            " space anew (make the Pipeline anew), with the checkpoint that belongs to what is there now"
+            f"space at {self.location.url}: {what} under this driver, which must stop: nothing was published; reopen"
+            " the space (make a new Pipeline), with the checkpoint that belongs to what is there now"
         )
 
     def _read(self, epoch: int, wanted: int) -> Manifest:

@@ -84,8 +84,8 @@ def require_nothing(location: Location) -> None:
     found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
     if found and location.read(SPACE_FILE) is None:
         raise CheckpointError(
-            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
-            " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
+            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left by a"
+            " copy that was cut off, unless it is still under way, or by a removed space: remove them, or"
             f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
         )
 

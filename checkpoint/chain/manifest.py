@@ -242,7 +242,7 @@ class Manifest:
             if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):
                 raise ValueError(f"shard {run.shard!r} of {self.shards} has the run file {run.file!r}")
             if {type(number) for number in (run.epoch, run.slots, run.bytes, run.file_bytes)} != {int}:
-                raise ValueError(f"the epoch and the sizes of the run file {run.file!r} are no numbers")
+                raise ValueError(f"the epoch and sizes of the run file {run.file!r} are not numbers")
 
 
 def _by_shard(runs: Iterable[AcceptedRun]) -> ByShard:
@@ -276,7 +276,7 @@ def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any
     try:
         values = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise CorruptStoreError(f"{place} is damaged: it is no JSON ({error}): {RESTORE}") from error
+        raise CorruptStoreError(f"{place} is damaged: not JSON ({error}): {RESTORE}") from error
     if not isinstance(values, dict) or not isinstance(values.get("format"), int):
         raise CorruptStoreError(f"{place} is damaged: expected a JSON object with a format: {RESTORE}")
     if values["format"] > newest:

@@ -219,9 +219,7 @@ def require_text(names: Iterable[str]) -> None:
     """
     for name in names:
         if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise CheckpointError(
-                f"{name!r:.80} is no text that can be stored: nothing was published; choose another name"
-            )
+            raise CheckpointError(f"{name!r:.80} cannot be stored as text: nothing was published; choose another name")
 
 
 def require_own_run(message: ShardSaved, epoch: int) -> None:

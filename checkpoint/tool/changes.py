@@ -94,7 +94,7 @@ def diff(
     if patch is not None:
         if source.is_location:
             raise CheckpointError(
-                f"{source.path} is a space: a patch is of a store file and for one, and only a pipeline writes a space"
+                f"{source.path} is a space: a patch is from and for a store file, and only a pipeline writes a space"
             )
         if limit:
             raise CheckpointError("--limit with --patch would leave objects half changed: name an object instead")
@@ -130,7 +130,7 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
     for part in source.parts(None):
         if text in State(part.readers[0]):
             line = printing.command_line("diff", source.path, "HEAD~1", "HEAD", text)
-            raise CheckpointError(f"{text!r} is an object: say {line}")
+            raise CheckpointError(f"{text!r} is an object: use {line}")
 
 
 def _parent(source: Source) -> str:
@@ -147,7 +147,7 @@ def _parent(source: Source) -> str:
         newest, oldest = max(readable, default=0), min(readable, default=0)
     if newest > 1 and newest == oldest:
         raise CheckpointError(
-            f"checkpoint {newest} is the only one that can be read, as after a restore: say checkpoint diff"
+            f"checkpoint {newest} is the only one that can be read, as after a restore: use checkpoint diff"
             f" {source.path} {EMPTY} HEAD, which shows all that it holds as new"
         )
     return "HEAD~1" if newest > 1 else EMPTY

@@ -209,7 +209,7 @@ class State:
         """
         bounded = lower is not None or upper is not None
         if bounded and self.is_table(name):
-            raise CheckpointError(f"{name!r} is a table, of which --where chooses rows: --from and --to do not apply")
+            raise CheckpointError(f"{name!r} is a table, whose rows --where chooses: --from and --to do not apply")
         if self.key_value_table(name):
             # A family lies in one partition; keys without one, which come last, may lie in any.
             return merge(*map(self._items, self.partitions(name)), key=lambda entry: entry.slot)

@@ -118,7 +118,7 @@ def _pragmas(store: CheckpointStore) -> Facts:
 def _astray(part: str) -> str:
     """Say that nobody reads an object: changes of a fork leave such a one if its table was created again here."""
     return (
-        f"{part} holds keys of another table than {key_values.whole(part)} of today, which does not read them: look at"
+        f"{part} holds keys of another table than today's {key_values.whole(part)}, which does not read them: look at"
         f" them with `checkpoint show`, then delete() it and {part}/version from the space"
     )
 
@@ -142,7 +142,7 @@ def _most_log_bytes(file_bytes: int, page_bytes: int) -> int:
 def _advise(path: str, facts: Facts, advice: list[str]) -> None:
     if facts["log bytes"] > _most_log_bytes(facts["bytes"], facts["page bytes"]):
         advice.append(
-            "the write-ahead log goes on growing, as it cannot be copied into the file: a reader holds an old snapshot;"
+            "the write-ahead log keeps growing, as it cannot be copied into the file: a reader holds an old snapshot;"
             " refresh or close it"
         )
     if facts["live runs"] > _MANY_RUNS:
@@ -219,7 +219,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
             f"{what} missing that readable epochs need, as {missing[0]}: run `checkpoint verify {source.path}`"
         )
     if facts["longest lineage"] > _LONG_LINEAGE:
-        advice.append("a lineage is long, so that a fresh machine reads many files: let the pipeline write full runs")
+        advice.append("a lineage is long, so a fresh machine reads many files: let the pipeline write full runs")
     # A younger one may belong to a write under way.
     times = filter(None, map(chain.location.modified, leftovers))
     if any(time.time() - modified > _OLD_SECONDS for modified in times):

@@ -97,7 +97,7 @@ def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
         if isinstance(row[key], (dict, list)):
             raise CheckpointError(f"row {number}: {key!r} holds a {type(row[key]).__name__}, which is no key")
         if row[key] in target:
-            raise CheckpointError(f"row {number}: {key!r} is {row[key]!r} as in an earlier row: the keys are no keys")
+            raise CheckpointError(f"row {number}: {key!r} is {row[key]!r} as in an earlier row: keys must be unique")
         rest = {column: value for column, value in row.items() if column != key}
         target[row[key]] = rest["value"] if rest.keys() == {"value"} else rest
 
@@ -126,8 +126,8 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
             raise CheckpointError(f"row {number} is {row!r:.80}: a table takes rows with named columns")
         if unknown := [column for column in row if column not in names]:
             raise CheckpointError(
-                f"row {number} has a column {unknown[0]!r}, which none of the first {_SAMPLE:,} has: give it to one of"
-                " these, be it null"
+                f"row {number} has a column {unknown[0]!r} that none of the first {_SAMPLE:,} has: give it to one of"
+                " these, even as null"
             )
         if missing := [column for column in required if row.get(column) is None]:
             raise CheckpointError(
@@ -138,7 +138,7 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
             table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
         except relational.InconsistentOperationError:
             shown = ", ".join(f"{column!r} is {row.get(column)!r}" for column in keys)
-            raise CheckpointError(f"row {number}: {shown} as in an earlier row: it is no primary key") from None
+            raise CheckpointError(f"row {number}: {shown} as in an earlier row: not a primary key") from None
 
 
 def _type_of(values: list[Any]) -> str:

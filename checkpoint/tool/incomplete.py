@@ -55,8 +55,8 @@ def require_complete(before: Reader, after: Reader, run: Run) -> None:
         fault = fault_of(after, own, kind, codec)
         if fault and (is_new or not fault_of(before, own, kind, codec)):
             raise CheckpointError(
-                f"the {kind} {name} would have {fault}: some of the changes are missing, as where a patch was cut or"
-                " edited: make them anew; nothing was written"
+                f"the {kind} {name} would have {fault}: some of the changes are missing, as when a patch was cut or"
+                " edited: make them again; nothing was written"
             )
 
 

@@ -161,7 +161,7 @@ def _growth(facts: Facts) -> str:
     parts = []
     if unbounded:
         names = ", ".join(f"<b>{html.escape(name)}</b>" for name in unbounded)
-        parts.append(f'<p class="call">{names}: only ever grew, and never let go of a slot. Is that meant to be?</p>')
+        parts.append(f'<p class="call">{names}: only ever grew, and never deleted a slot. Is that intended?</p>')
     growth = facts.growth()[:20]
     if not growth:
         return "<p>No object changed its length in the checkpoints that can be read.</p>"

@@ -84,7 +84,7 @@ class _Seal:
             )
 
 
-_ANEW = 'write it anew, or make {"patch":1} its first line and leave out its last one where it was edited on purpose'
+_ANEW = 'write it again, or make {"patch":1} its first line and leave out its last one if it was edited on purpose'
 
 
 _VARIED = frozenset({"Dictionary", "SortedDictionary"})
@@ -147,7 +147,7 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             seal.require_whole(line)
             has_end = True
             if (more := next(rest, None)) is not None:
-                raise CheckpointError(f"line {more[0]} of the patch stands behind its last one: {_ANEW}")
+                raise CheckpointError(f"line {more[0]} of the patch comes after its last one: {_ANEW}")
         else:
             yield number, line
         seal.add(line)

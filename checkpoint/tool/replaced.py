@@ -49,7 +49,7 @@ def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
             if found != wanted:
                 raise CorruptStoreError(
                     f"{image.file} of {chain.location.url}: the image of {image.operator}/{image.shard} at epoch"
-                    f" {image.epoch} has {found}, and the runs that it takes the place of give {wanted}: fork the space"
+                    f" {image.epoch} has {found}, and the runs that it replaces give {wanted}: fork the space"
                     f" at epoch {image.epoch}, which is read from these runs, or restore it from a backup"
                 )
 

@@ -115,7 +115,7 @@ def _has(source: Source, name: str, point: str) -> bool:
 
 
 def _no_span() -> CheckpointError:
-    return CheckpointError("bisect takes a good checkpoint before a bad one: there are not two of them")
+    return CheckpointError("bisect takes a good checkpoint before a bad one: there are fewer than two")
 
 
 def _span_of_space(source: Source, good: str | None, bad: str | None) -> list[_Step]:
@@ -154,7 +154,7 @@ def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> tuple[_
         raise CheckpointError(
             f"the command fails at checkpoint {number} already: give a --good one, 0 for the state before the first"
             if number
-            else "the command fails at the empty state before the first checkpoint already: see to the command"
+            else "the command fails at the empty state before the first checkpoint already: check the command"
         )
     if succeeds(span[-1]):
         raise CheckpointError(f"the command succeeds at checkpoint {span[-1].number}: give a --bad one")

@@ -204,7 +204,7 @@ class Source:
         if "\0" in self.path or not Path(self.path).exists():
             raise _no_file(self.path)
         if Path(self.path).stat().st_size == 0:
-            raise CheckpointError(f"{self.path} is empty: it is no store")
+            raise CheckpointError(f"{self.path} is empty: not a store")
 
 
 def _no_file(path: str) -> CheckpointError:

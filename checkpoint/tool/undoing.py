@@ -132,7 +132,7 @@ def _unheld(before: State, after: State) -> Iterator[_Loss]:
         if known.get(object_id, ("", ""))[1] != why:
             old_name = names.get(object_id, name)
             slot = old_name if was.get(old_name) == now[name] else name
-            how = "as a whole, before or along: by the name of a table no watermark goes back"
+            how = "as a whole, before or with this: by a table's name no watermark goes back"
             yield _Loss(name, f"would have {why}, which does not hold it", after.index[WATERMARKS][0], slot, how)
 
 

@@ -58,10 +58,10 @@ def verify(source: Source, is_json: bool) -> None:
         _require_held(State(store.reader()), source.path)
         found = _amount(store)
     text = (
-        f"{source.path}: {printing.count(readable, 'run')}, all as their digests say;"
-        f" {printing.count(found['merged_runs'], 'merged one')}, as what they were made of\n"
-        f"{printing.count(found['rows'], 'row')}, none outside of a run;"
-        f" {printing.count(found['objects'], 'object')}, with lengths as their slots say\n"
+        f"{source.path}: {printing.count(readable, 'run')}, all match their digests;"
+        f" {printing.count(found['merged_runs'], 'merged one')}, matching what they merged\n"
+        f"{printing.count(found['rows'], 'row')}, none outside a run;"
+        f" {printing.count(found['objects'], 'object')}, lengths matching their slots\n"
         f"{printing.size(found['bytes'])}: the structure of the file is sound"
     )
     printing.emit(is_json, {"runs": readable, **found, "sound": True}, text)
@@ -118,10 +118,10 @@ def _verify_space(source: Source, is_json: bool) -> None:
             show(done, len(images))
     size = sum(run.file_bytes for run in needed.values())
     text = (
-        f"{source.path}: {printing.count(len(shards), 'shard')} at epoch {chain.epoch}, all as their manifests say:"
+        f"{source.path}: {printing.count(len(shards), 'shard')} at epoch {chain.epoch}, all match their manifests:"
         f" {printing.count(len(manifests), 'manifest')}, {printing.count(len(needed), 'run file')},"
         f" {printing.size(size)};"
-        f" {printing.count(len(images), 'image')}, as the runs that they replace"
+        f" {printing.count(len(images), 'image')}, same as the runs they replace"
     )
     counts = {"shards": len(shards), "manifests": len(manifests), "run_files": len(needed), "images": len(images)}
     counts["bytes"] = size
@@ -301,7 +301,7 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
       checkpoint repair state.db
       checkpoint repair state.db --salvage --dry-run
     """
-    source.require_file("`checkpoint verify` names what is damaged of it; fork it at an epoch that is sound")
+    source.require_file("`checkpoint verify` names what is damaged in it; fork it at an epoch that is sound")
     place = _copy_of(source) if dry_run else nullcontext(source.path)
     with place as path, printing.progress("rows") as show, Source(path).open_to_write() as store:
         found = store.repair(show, salvage=salvage)

@@ -45,7 +45,7 @@ def check_name(name: str, what: str, longest: int) -> str:
         raise TypeError(f"the name of a {what} is {name!r}: expected text")
     if not _ALPHABET.fullmatch(name) or len(name) > longest:
         raise ValueError(
-            f"{name!r:.80} is no name for a {what}: use 1 to {longest} ASCII letters, digits, dots and hyphens"
+            f"{name!r:.80} cannot name a {what}: use 1 to {longest} ASCII letters, digits, dots and hyphens"
         )
     return name
 
@@ -156,9 +156,9 @@ class Catalogue:
         following = self._space.get_or_create_value(NEXT_PARTITION, 0)
         if type(following.value) is not int or following.value < 0:
             raise DamagedObjectError(
-                f"Value {following.name!r}: expected the id of the next partition, found {following.value!r:.80}; the"
-                " tables that are there are readable; set it to a number that is greater than the ids of all"
-                " partitions, or go back with space.rollback(epoch=...)"
+                f"Value {following.name!r}: expected the id of the next partition, found {following.value!r:.80};"
+                " existing tables are readable; set it to a number greater than the ids of all partitions, or go back"
+                " with space.rollback(epoch=...)"
             )
         following.value += count
         return int(following.value - count)

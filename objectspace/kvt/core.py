@@ -240,7 +240,7 @@ class TableCore(Generic[K, V]):
         if partition is None:
             partition = self._partition(index)
         if self._entry[SEALED]:
-            raise TableSealedError(f"table {self._path} is sealed: it can be read, and takes no writes")
+            raise TableSealedError(f"table {self._path} is sealed: it can be read, but takes no writes")
         return partition
 
     def _partition(self, index: int) -> Partition:
@@ -293,8 +293,8 @@ class TableCore(Generic[K, V]):
         place = (self._path, self._first, key_family, self._entry.get(CREATED))
         if (state.table, state.incarnation, state.key_family, state.created) != place:
             raise ValueError(
-                f"the state is of table {state.table}, family {state.key_family!r}, and this iteration is over table"
-                f" {self._path}, family {key_family!r}: a state goes on where it was taken, and not in a table that was"
+                f"the state is of table {state.table}, family {state.key_family!r}, but this iteration is over table"
+                f" {self._path}, family {key_family!r}: a state resumes where it was taken, not in a table that was"
                 " deleted or rolled back and created again"
             )
 
@@ -372,7 +372,7 @@ def family_of(key_family: str | None) -> str:
     if key_family is None:
         raise FamilyRequiredError(
             "this operation is for the keys of one family: give key_family; keys without one are"
-            " got, put and removed one by one, and met by global_key_iterator()"
+            " got, put and removed one by one, and found by global_key_iterator()"
         )
     return key_family
 

@@ -61,7 +61,7 @@ class ConditionalTableUpdateError(KeyValueTableError):
         family = "" if self.key_family is None else f", family {self.key_family!r}"
         return (
             f"table {self.table}{family}, key {self.key!r}: expected {self.expected.describe()},"
-            f" found {self.actual.describe()}; get the key again and decide anew"
+            f" found {self.actual.describe()}; get the key again, then decide"
         )
 
 

@@ -81,7 +81,7 @@ def position_of(state: IteratorState) -> bytes:
         TypeError: it is not bytes.
     """
     if not isinstance(state.position, bytes):
-        raise TypeError(f"the position of the state is {state.position!r:.80}: expected bytes, as page.state has them")
+        raise TypeError(f"the position of the state is {state.position!r:.80}: expected bytes, as in page.state")
     return state.position
 
 

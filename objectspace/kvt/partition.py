@@ -76,7 +76,7 @@ def place_of(name: str, address: bytes) -> tuple[str | None, bytes]:
         return split_table_key(address)
     except ValueError as error:
         raise DamagedObjectError(
-            f"partition {name!r} of a key-value table, table key {address!r}: it is none ({error}); the other keys are"
+            f"partition {name!r} of a key-value table, table key {address!r}: invalid ({error}); the other keys are"
             " readable one by one; remove this one from the dictionary of the partition,"
             f" del space.get_sorted_dictionary({name!r})[{address!r}], or go back with space.rollback(epoch=...)"
         ) from error

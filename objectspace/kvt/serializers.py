@@ -50,7 +50,7 @@ class _Utf8:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{value!r:.80} holds a lone surrogate, which has no UTF-8: give valid text") from None
+            raise ValueError(f"{value!r:.80} holds a lone surrogate, invalid in UTF-8: give valid text") from None
 
     def deserialize(self, data: bytes) -> str:
         """Return the text of UTF-8."""

@@ -224,7 +224,7 @@ class PersistedObject:
         """
         if self._is_torn:
             raise CheckpointProtocolError(
-                f"{self._describe()}: an edit was interrupted in its midst (by Ctrl-C, or for want of memory);"
+                f"{self._describe()}: an edit was interrupted partway (by Ctrl-C, or lack of memory);"
                 " nothing was saved: go back to the last checkpoint with rollback() of the space"
             )
 

@@ -44,7 +44,7 @@ class Node(Generic[T]):
             self._list._set_value(self, value)
         elif self._cut_from is not None:
             raise ObjectNotFoundError(
-                f"{self!r} is in {self._cut_from._describe()} no more, which a rollback has read anew, and nothing was"
+                f"{self!r} is no longer in {self._cut_from._describe()}, which a rollback has reloaded, and nothing was"
                 " set: take the node from the list again, with first, last, find() or nodes()"
             )
         self._value = value
@@ -331,7 +331,7 @@ class LinkedList(KeyedObject, Generic[T]):
             return Node(value)
         value._refuse_dead()
         if value._list is not None:
-            raise ValueError(f"{value!r} is in {value._list._describe()} already: remove it there first")
+            raise ValueError(f"{value!r} is already in {value._list._describe()}: remove it there first")
         return value
 
     def _own(self, node: Any) -> None:

@@ -66,7 +66,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _refusal(self, key: object, value: object) -> Exception:
         if type(key) is not bytes:
             return TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
-        wanted = "text that UTF-8 has, without lone surrogates" if type(value) is str else "text or bytes"
+        wanted = "text valid in UTF-8, without lone surrogates" if type(value) is str else "text or bytes"
         return UnencodableValueError(f"{self._describe()} is raw: a value is {wanted}, found {value!r:.80}")
 
     def _put_all(self, pairs: dict[Any, Any]) -> None:

@@ -157,7 +157,7 @@ class Tensor(KeyedObject):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError(f"{self._describe()} is no array in memory: without a copy it cannot be one")
+            raise ValueError(f"{self._describe()} is not an array in memory: it must be copied")
         return self.copy() if dtype is None else self.copy().astype(dtype)
 
     def __len__(self) -> int:

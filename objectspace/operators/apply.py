@@ -197,11 +197,11 @@ class Apply(Operator):
         try:
             returned = self._processor.process(self._batch(changes), self._space)
         except StopIteration as error:  # Here it would end an iteration, and nobody could tell why.
-            raise RuntimeError(f"{self._what} raised StopIteration, as next() does of what has ended") from error
+            raise RuntimeError(f"{self._what} raised StopIteration, as next() does at the end") from error
         try:
             for op, row in changes_of(self._returned, returned):
                 if self._out_key_of(row) not in keys:
-                    raise RowError(f"{row!r:.200} is of a key that did not come: return rows of keys in the batch")
+                    raise RowError(f"{row!r:.200} has a key that is not in the batch: return rows of its keys")
                 yield op, row
         except (RowError, SchemaError) as error:
             raise type(error)(f"{self._what} returned what does not fit: {error}") from None
@@ -265,8 +265,8 @@ def _copied(what: str, processor: Processor) -> Processor:
         return deepcopy(processor)
     except TypeError as error:
         raise SchemaError(
-            f"{what}: the object is copied for each task, and cannot be ({error}): make in process() what it cannot"
-            " take along"
+            f"{what}: the object is copied for each task, but cannot be ({error}): make in process() what cannot be"
+            " copied"
         ) from error
 
 

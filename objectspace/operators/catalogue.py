@@ -71,7 +71,7 @@ class Difference:
         for name in self.gone:
             record, node = stored[name], now.get(name)
             if node is None:
-                lines.append(_told(name, record, "is there no more, or reads something else"))
+                lines.append(_told(name, record, "is gone, or reads something else"))
             elif node.describe() != record["does"]:
                 lines.append(_told(name, record, f"is now {node.describe()}"))
             elif not changed.isdisjoint(node.origins()):
@@ -93,9 +93,9 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
     before, after = record.get("reads", []), node.reads()
     old, new = [one for one in before if one not in after], [one for one in after if one not in before]
     if not before or not (old or new):
-        return f"has now other inputs, or other columns: {node.schema}"
+        return f"now has other inputs, or other columns: {node.schema}"
     return (
-        f"has now other inputs: it has read {', '.join(old) or 'nothing else'}, and reads now"
+        f"now has other inputs: it read {', '.join(old) or 'nothing else'}, and now reads"
         f" {', '.join(new) or 'nothing else'}"
     )
 
@@ -103,7 +103,7 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
 def _rules_that_changed(node: Node) -> str:
     """Describe what earlier versions computed differently; empty if nothing."""
     found = node.rules_of_all()
-    return f"; or an earlier version stored it, which had other rules than these: {'; '.join(found)}" if found else ""
+    return f"; or an earlier version stored it, whose rules differed from these: {'; '.join(found)}" if found else ""
 
 
 def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
@@ -165,11 +165,11 @@ def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, po
     if rows or objects:
         missing = f"no entry of their operator in {OPERATORS!r}" if has_position else f"no value {position!r}"
         raise PipelineChangedError(
-            f"the space has {_listed(rows, objects)}, but {missing}, so that nothing tells which batches are in them,"
-            " and a run would count those twice: a salvage may have left it out, or these are not those of a pipeline;"
-            " go back to a checkpoint where it is there with space.rollback(epoch=...), or drop each of these tables"
-            " with drop_table(space, name), delete each of these objects with space.delete(name), and give all"
-            " batches, from the first one"
+            f"the space has {_listed(rows, objects)}, but {missing}, so nothing tells which batches are in them, and a"
+            " run would count those twice: a salvage may have left it out, or these are not those of a pipeline; go"
+            " back to a checkpoint that has it with space.rollback(epoch=...), or drop each of these tables with"
+            " drop_table(space, name), delete each of these objects with space.delete(name), and give all batches,"
+            " from the first one"
         )
 
 
@@ -213,9 +213,9 @@ def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> Non
         if lost and node not in difference.new:
             raise PipelineChangedError(
                 f"{name!r} ({node.describe()}) has state in the space, but its {', '.join(map(repr, lost))} is gone: a"
-                " salvage may have left it out; go back to a checkpoint where it is there with"
-                " space.rollback(epoch=...), or drop its other tables with drop_table(space, name), forget it with"
-                f" del space.get_dictionary({OPERATORS!r})[{name!r}], and give all batches, from the first one"
+                " salvage may have left it out; go back to a checkpoint that has it with space.rollback(epoch=...), or"
+                " drop its other tables with drop_table(space, name), forget it with del"
+                f" space.get_dictionary({OPERATORS!r})[{name!r}], and give all batches, from the first one"
             )
 
 
@@ -301,7 +301,7 @@ def require_repeatable(plan: Plan, new: Iterable[Node], unsure: Container[Node])
         if found := [repr(plan.names[one]) for one in node.origins() if one in unsure]:
             raise PipelineChangedError(
                 f"{plan.names[node]!r} ({node.describe()}) is new, and reads from {', '.join(found)}: its rows"
-                " were numbered by an earlier version, and batches that are fed once more would give others: go"
+                " were numbered by an earlier version, and batches that are fed again would give others: go"
                 " back to the pipeline as it was, or give this one another store, with all batches from the first"
                 " one"
             )
@@ -341,7 +341,7 @@ def require_same(space: ObjectSpace, plan: Plan, under: str) -> None:
     difference = compare(space, plan, under)
     if _stored(space, under) and (difference.new or difference.gone):
         raise PipelineChangedError(
-            f"the pipeline {under.rstrip('/')!r} is not the one that the state is of:"
+            f"the pipeline {under.rstrip('/')!r} is not the one the state belongs to:"
             f" {difference.describe(space, plan, under)}; go back to the pipeline as it was, or give it another name"
             " and the input from its beginning"
         )

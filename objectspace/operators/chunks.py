@@ -14,7 +14,7 @@ from objectspace.relational.values import BadValue, checker
 FIRST = "materialize(name, key, conflict='overwrite')"
 """What makes the changes of a source consistent that brings keys twice or retracts what it has not brought."""
 
-RETRACTED = f"more rows were retracted than came: behind a source that takes back what it has not brought put {FIRST}"
+RETRACTED = f"more rows were retracted than came: after a source that takes back what it has not brought, put {FIRST}"
 """The error for a group that cannot exist."""
 
 Change = tuple[Op, Row]

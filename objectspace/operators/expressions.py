@@ -366,7 +366,7 @@ def coalesce(*choices: Any) -> Expression:
         SchemaError: there are none.
     """
     if not choices:
-        raise SchemaError("coalesce() takes one expression at least: found none")
+        raise SchemaError("coalesce() takes at least one expression: found none")
     parts = [expression(choice) if isinstance(choice, str) else lit(choice) for choice in choices]
 
     def _bind(schema: TableSchema) -> Bound:

@@ -169,7 +169,7 @@ class OrderedCall:
                 raise InconsistentOperationError(
                     f"{self.call!r}: the row ({pairs}) came {times:+} times in one epoch: the stream key"
                     " (the primary key of the input schema) must tell rows apart, and a row come before it goes:"
-                    f" behind a source that cannot promise it put {FIRST}"
+                    f" after a source that cannot promise it, put {FIRST}"
                 )
 
     def write(self, groups: Iterable[Changes]) -> None:

@@ -351,4 +351,4 @@ def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
             raise SchemaError(f"{name} is {by!r}: between times of {left} it is a {expected.__name__}")
         check_reach(name, by)
     if lower is not None and upper is not None and lower > upper:
-        raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: lower is not above upper")
+        raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: lower must be <= upper")

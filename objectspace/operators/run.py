@@ -345,7 +345,7 @@ class LocalRun:
         gone = catalogue.fingerprints(self.space, difference.gone)
         if gone and not (may_drop and (self._gone is None or gone.items() <= self._gone.items())):
             raise PipelineChangedError(
-                f"the pipeline is not the one that the state is of: {difference.describe(self.space, plan)}; go"
+                f"the pipeline is not the one the state belongs to: {difference.describe(self.space, plan)}; go"
                 " back to the pipeline as it was, or open a run with drop_changed=True to drop that state"
             )
         return plan, difference
@@ -430,7 +430,7 @@ class LocalRun:
         if self._state() != before:
             raise CheckpointProtocolError(
                 f"while the rows of batch {number} were read the space was rolled back, or a run on it went on: give"
-                " the batch again, as it was not processed, with rows that nothing of that kind makes"
+                " the batch again, as it was not processed, with rows whose reading does neither"
             )
         self._require_savable()
         return chunks
@@ -453,7 +453,7 @@ class LocalRun:
                 function(epoch, changed)
         if self._is_rolled_back:
             raise CheckpointProtocolError(
-                f"the space was rolled back while a run processed epoch {epoch}, and has lost what it had of it: call"
+                f"the space was rolled back while a run processed epoch {epoch}, and lost what it held of it: call"
                 " rollback() when the run has returned, and give the batch again"
             )
         catalogue.note_repeatable(self.space, self.plan, self._unsure)

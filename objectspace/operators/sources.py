@@ -41,7 +41,7 @@ def check_name(name: str) -> None:
     if name == KEY_VALUE_TABLES:
         raise SchemaError(
             f"{name!r} is no name of an operator: the key-value tables of a space lie under it, and would go with the"
-            " operator: choose another one; where an earlier version has stored this one, open the pipeline with"
+            " operator: choose another one; if an earlier version has stored this one, open the pipeline with"
             " drop_changed=True, so that what it kept goes and the key-value tables stay"
         )
 

@@ -442,7 +442,7 @@ def _check_numbers(limit: int, offset: int, with_ties: bool, cache_groups: int) 
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             raise SchemaError(f"{what} is {number!r}: expected a number from {least}")
     if with_ties and offset:
-        raise SchemaError(f"with_ties gives no sense with an offset, which is {offset}: leave one of them out")
+        raise SchemaError(f"with_ties makes no sense with an offset, which is {offset}: leave one of them out")
 
 
 def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyPart]) -> Iterator[str]:

@@ -106,7 +106,7 @@ class Turns:
         if self._epoch is not None and self._stage is not _Stage.FAILED:
             raise CheckpointProtocolError(
                 f"{what} while a run processes epoch {self._epoch}, of which the space holds a part: write into the"
-                " space without saving, for the checkpoint of that run saves it; all else waits until it has returned"
+                " space without saving, as the checkpoint of that run saves it; all else waits until it has returned"
             )
 
     def refuse_failed(self, what: str) -> None:
@@ -118,7 +118,7 @@ class Turns:
         if self._epoch is not None and self._stage is _Stage.FAILED:
             raise CheckpointProtocolError(
                 f"{what}: a run has failed in epoch {self._epoch}, of which the space holds a part, as the rollback"
-                " that takes it back did not come to its end: call space.rollback(), and give the batch again"
+                " that undoes it did not finish: call space.rollback(), and give the batch again"
             )
 
     def refuse_beside(self, what: str, run: object = None) -> None:
@@ -132,7 +132,7 @@ class Turns:
         self.refuse_failed(what)
         if self._feeder is not None and self._feeder is not run:
             raise CheckpointProtocolError(
-                f"{what} while operators that are new, {', '.join(map(repr, self._fed))}, have only a part of the"
+                f"{what} while new operators, {', '.join(map(repr, self._fed))}, have only a part of the"
                 " batches that came before them: end that with replay() and finish_replay() of their run, or go back"
                 " with space.rollback(), and replay from batch 1"
             )

@@ -266,9 +266,9 @@ def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) 
     if schema is not None and _has_rows(space, name):
         raise NameInUseError(
             f"table {name!r} cannot be created: {name!r} is a raw sorted dictionary, as the rows of a table are, and"
-            f" {TABLES!r} has no entry of it, so that nothing tells its columns: a salvage may have left that out, or"
-            f" it was made as an object, or renamed as one by an earlier version; {_heal(space, name)}go back to a"
-            " checkpoint where the entry is there with space.rollback(epoch=...), or delete it with what it holds by"
+            f" {TABLES!r} has no entry of it, so nothing tells its columns: a salvage may have left that out, or it was"
+            f" made as an object, or renamed as one by an earlier version; {_heal(space, name)}go back to a checkpoint"
+            " that has the entry with space.rollback(epoch=...), or delete it with what it holds by"
             f" space.delete({name!r}), or choose another name"
         )
 
@@ -280,7 +280,7 @@ def _heal(space: ObjectSpace, name: str) -> str:
         return ""
     shown = ", ".join(map(repr, waiting[:_SHOWN])) + (", ..." if len(waiting) > _SHOWN else "")
     return (
-        f"{TABLES!r} has entries of names that no object has: {shown}; where the rows are those of one of them, give"
+        f"{TABLES!r} has entries of names that no object has: {shown}; if the rows are those of one of them, give"
         f" them that name back, as with space.rename({name!r}, {waiting[0]!r}), or "
     )
 
@@ -290,7 +290,7 @@ _SHOWN = 5
 
 
 _ADVICE = (
-    "expected the stored schema: cast, add or leave out columns; or open it with evolve=True where that can be said"
+    "expected the stored schema: cast, add or leave out columns; or open it with evolve=True where that is allowed"
 )
 
 

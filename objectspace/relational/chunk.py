@@ -210,7 +210,7 @@ def compacted(
         raise ValueError(f"form is {form!r}: expected one of {', '.join(FORMS)}")
     found = list(chunks)
     if not found:
-        raise ValueError("there are no chunks to compact: pass one at least, which may be empty and says the schema")
+        raise ValueError("there are no chunks to compact: pass at least one, which may be empty but has the schema")
     schema = found[0].schema
     whole = Chunk(schema, [op for chunk in found for op in chunk.ops], [row for chunk in found for row in chunk.values])
     keyed = schema if key is None else TableSchema(schema.columns, list(key))

@@ -94,9 +94,9 @@ class RowStore:
 
     def _gone(self) -> ObjectNotFoundError:
         return ObjectNotFoundError(
-            f"table {self.table!r} exists no more: it was dropped, or its creation was rolled back; this handle refuses"
-            f" all work, also once there is such a table again: open it with StateTable(space, {self.table!r}), or"
-            " create it with its schema"
+            f"table {self.table!r} no longer exists: it was dropped, or its creation was rolled back; this handle"
+            f" refuses all work, even if the table is made again: open it with StateTable(space, {self.table!r}),"
+            " or create it with its schema"
         )
 
 

@@ -483,7 +483,7 @@ class StateTable:
             raise EpochError(f"table {self.name!r}: an epoch is a whole number: found {epoch!r}")
         if epoch > _LAST_EPOCH:
             raise EpochError(
-                f"table {self.name!r}: epoch {epoch} is no int of 64 bits, and no checkpoint can have it: the greatest"
+                f"table {self.name!r}: epoch {epoch} is not a 64-bit int, and no checkpoint can have it: the greatest"
                 f" is {_LAST_EPOCH}"
             )
         if epoch <= self._epoch:

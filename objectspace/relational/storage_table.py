@@ -245,7 +245,7 @@ class StorageTable:
             return self._store.number_up_to(epoch - 1)
         except UnknownCheckpointError:
             raise UnknownCheckpointError(
-                f"{self._store.path} does not know the state before epoch {epoch} any more: its checkpoints were"
+                f"{self._store.path} no longer knows the state before epoch {epoch}: its checkpoints were"
                 " pruned; read the table as it is with scan(), and the changes from then on"
             ) from None
 
@@ -374,8 +374,8 @@ class _View:
         orders = self.record.schema.key_encoder.orders[len(prefix) : len(prefix) + reach]
         if len({order.descending for order in orders}) > 1:
             raise RowError(
-                f"table {self.name!r}: a bound over ascending and descending columns is no range: bound one column and"
-                " filter the others"
+                f"table {self.name!r}: a bound over ascending and descending columns is not a range: bound one, filter"
+                " the others"
             )
         if orders and orders[0].descending:
             lower, upper, inclusive = upper, lower, (inclusive[1], inclusive[0])
@@ -446,8 +446,8 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
     reason = now.schema.why_not_evolved_from(known.schema)
     if reason or now.layouts[: len(known.layouts)] != known.layouts:
         raise SchemaMismatchError(
-            f"table {name!r} was dropped and made again with another schema, and there are no changes from the one to"
-            f" the other: {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
+            f"table {name!r} was dropped and made again with another schema, and there are no changes between the two:"
+            f" {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
             f"  after: {now.schema}\n{reason}"
         )
     view.take(after.record)

@@ -165,7 +165,7 @@ def _string(value: Any) -> Any:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise BadValue(f"{value!r:.60} holds a lone surrogate, which is no text: use a binary column") from None
+            raise BadValue(f"{value!r:.60} holds a lone surrogate, and is not text: use a binary column") from None
     return value
 
 

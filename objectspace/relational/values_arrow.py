@@ -172,7 +172,7 @@ def _require_text(leaf: Any, what: str) -> None:
     except pa.ArrowInvalid:
         values = leaf.cast(pa.large_binary()).drop_null().to_pylist()
         found = next(value for value in values if value.decode(errors="replace").encode() != value)
-        raise RowError(f"{what}: {found!r:.80} is no UTF-8: decode it first, or use a binary column") from None
+        raise RowError(f"{what}: {found!r:.80} is not UTF-8: decode it, or use a binary column") from None
 
 
 def _require_none(found: Any, what: str, why: str) -> None:

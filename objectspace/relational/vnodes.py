@@ -136,7 +136,7 @@ def assign_vnodes(
     [86, 85, 85]
     """
     if not 1 <= workers <= vnode_count:
-        raise ValueError(f"{workers} workers: expected 1 to {vnode_count}, one vnode each at least")
+        raise ValueError(f"{workers} workers: expected 1 to {vnode_count}, at least one vnode each")
     _check_previous(previous or [], vnode_count)
     owned = [list(bitmap) for bitmap in (previous or [])][:workers]
     owned += [[] for _ in range(workers - len(owned))]

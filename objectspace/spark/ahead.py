@@ -68,4 +68,4 @@ def _fold(opened: ExitStack, store: CheckpointStore, run: Run, saved: AcceptedRu
         LOG.info("%s: %s", _NOT_FOLDED, error)
 
 
-_NOT_FOLDED = "a run could not be folded in ahead of its epoch, and is when the shard is opened"
+_NOT_FOLDED = "a run could not be folded in ahead of its epoch; opening the shard does it"

@@ -175,7 +175,7 @@ def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> tuple[Plan, list[s
         difference = compare(space, plan)
         if difference.new or difference.gone:
             raise PipelineChangedError(
-                f"the pipeline is not the one that the state at {state.location.url} is of:"
+                f"the pipeline is not the one the state at {state.location.url} belongs to:"
                 f" {difference.describe(space, plan)}; go back to the pipeline as it was, or start at another location"
                 " with the input from its beginning"
             )

@@ -160,7 +160,7 @@ def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
     if said is None:
         return error
     made = TaskFailedError(
-        f"operator {operator}, epoch {epoch}: {said}; nothing of the epoch was published: mend the cause and start the"
+        f"operator {operator}, epoch {epoch}: {said}; nothing of the epoch was published: fix the cause and start the"
         " query again, which replays its micro-batch"
     )
     made.__suppress_context__ = True

@@ -142,14 +142,14 @@ class _Lost(Exception):
     @classmethod
     def dropped(cls, column: Column) -> _Lost:
         """Say that a column is gone."""
-        return cls(f"has no column {column.name!r} any more, which the feed began with")
+        return cls(f"no longer has column {column.name!r}, which the feed began with")
 
     @classmethod
     def apart(cls, column: Column) -> _Lost:
         """Say that nothing tells what a column is in older rows."""
         return cls(
-            f"has column {column.name!r} in shards that have dropped or added it by other ways since they were divided,"
-            " so that nothing tells what it is in rows from before"
+            f"has column {column.name!r} in shards that have dropped or added it in other ways since they were divided,"
+            " so nothing tells what it is in rows from before"
         )
 
     @classmethod

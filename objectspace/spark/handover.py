@@ -318,7 +318,7 @@ def _read(location: Location, parcel: Parcel) -> bytes:
         found = "missing" if data is None else "damaged"
         raise CorruptStoreError(
             f"{parcel.file} of {location.url} is {found}: expected {parcel.rows} rows in {parcel.bytes} bytes:"
-            " start the query again, and the micro-batch is processed anew"
+            " start the query again to reprocess the micro-batch"
         )
     return data
 

@@ -125,7 +125,7 @@ class HeldShards:
                     if held.saved is not None and held.saved.file in files:
                         held.take_over()
         except Exception as error:
-            LOG.info("a shard that the driver keeps open could not go on, and is opened anew: %s", error)
+            LOG.info("a shard that the driver keeps open could not go on, and is reopened: %s", error)
 
     def release(self) -> None:
         """Close all shards, at the end of the turn if there is one. May be called twice."""

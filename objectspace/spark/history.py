@@ -101,7 +101,7 @@ class History:
         if found := self._instead_of(seen):
             raise CheckpointError(
                 f"{self.place}: the change feed comes from epoch {seen.epoch}: {found}: what it has read was replaced,"
-                " by an older state or by something made anew: put back what it has followed, or start the feed anew,"
+                " by an older state or by something newly made: put back what it has followed, or start a new feed,"
                 " with another checkpointLocation: it then begins with all rows"
             )
 
@@ -114,7 +114,7 @@ class History:
         if found := self._instead_of(seen):
             raise CheckpointError(
                 f"{self.place}: the DataFrame is of epoch {seen.epoch}: {found}: what it reads was replaced, by an"
-                " older state or by something made anew: load it anew, or put back what it was loaded from"
+                " older state or by something newly made: reload it, or put back what it was loaded from"
             )
 
     def _instead_of(self, seen: Seen) -> str:

@@ -71,7 +71,7 @@ class Driver:
             LOG.info("epoch %d: %s", plan.epoch, error)
         except Exception as error:
             self.placement.failed()
-            LOG.info("epoch %d: the driver could not work it, tasks do: %s", plan.epoch, error)
+            LOG.info("epoch %d: the driver could not run it, tasks do: %s", plan.epoch, error)
         return None
 
     def note(self, progress: EpochProgress) -> None:
@@ -98,7 +98,7 @@ def fetched(rows: DataFrame, most_rows: int) -> pa.Table:
         raise ObjectSpaceError("the instants of a session with another time zone than UTC are fetched in UTC")
     table = rows.where(f"(monotonically_increasing_id() & {_PLACE}L) <= {most_rows}L").toArrow()
     if table.num_rows > most_rows:
-        raise TooManyRowsError(f"the micro-batch has more than {most_rows:,} rows: tasks work it")
+        raise TooManyRowsError(f"the micro-batch has more than {most_rows:,} rows: tasks run it")
     return table
 
 

@@ -75,7 +75,7 @@ def query_of(files: Files, checkpoint: str) -> str | None:
         return found
     raise CheckpointError(
         f'{checkpoint}/metadata is damaged, in which Spark keeps the id of the query: expected {{"id": "..."}}: put'
-        " the file back from a copy, or write it anew with the id that `checkpoint log LOCATION --json` has for the"
+        " the file back from a copy, or rewrite it with the id that `checkpoint log LOCATION --json` has for the"
         " epochs of this query"
     )
 

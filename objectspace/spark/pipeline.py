@@ -154,7 +154,7 @@ class Pipeline(Builder):
             SchemaError: there is no such result.
         """
         if self._query is not None and self._query.isActive:
-            raise ObjectSpaceError("the query runs already: say for_each_epoch before start()")
+            raise ObjectSpaceError("the query is running: call for_each_epoch before start()")
         named = [name for name, node in self.results.items() if isinstance(result, Stream) and node is result.node]
         name = result if isinstance(result, str) else (named or [""])[0]
         if name not in self.results:
@@ -276,12 +276,12 @@ class Pipeline(Builder):
             raise SchemaError("start() takes a checkpoint_location=: the folder where Spark keeps how far it has read")
         if (stream is None) == bool(self.operators) or (self.operators and self._declared):
             raise SchemaError(
-                "start() takes a stream for operators that were added, and none where sources are declared; a pipeline"
-                " has the one or the other"
+                "start() takes a stream for operators that were added, and none if sources are declared; a pipeline"
+                " has one or the other"
             )
         if self._query is not None and self._query.isActive:
             raise ObjectSpaceError(
-                f"a query of this pipeline runs already ({self._query.id}): stop it first; another pipeline needs a"
+                f"a query of this pipeline is running ({self._query.id}): stop it first; another pipeline needs a"
                 " location of its own"
             )
         require_shared(self.chain.location)

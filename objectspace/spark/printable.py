@@ -57,7 +57,7 @@ def _text(value: object) -> str:
     try:
         return str(value)
     except Exception as why:
-        return f"{type(value).__name__}, whose text cannot be told: {type(why).__name__} came of asking for it"
+        return f"{type(value).__name__}, whose text cannot be told: asking for it raised {type(why).__name__}"
 
 
 def _told(error: BaseException) -> Exception:

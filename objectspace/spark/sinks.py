@@ -152,10 +152,10 @@ class Delivery:
             parcels = found.get(name, ())
             gone = [parcel.file for parcel in parcels if parcel.file not in there]
             if gone:
-                missing = f"{gone[0]} and {len(gone) - 1} more are not here, as where a space was copied without its"
+                missing = f"{gone[0]} and {len(gone) - 1} more are not here, as when a space was copied without its"
                 self._lament(name, parcels[0].epoch, f"{missing} hand-over files")
             elif parcels and self._is_of_another(name, parcels[0], built.get(name)):
-                self._lament(name, parcels[0].epoch, "they are of a result of this name that was built in another way")
+                self._lament(name, parcels[0].epoch, "they are of a result of this name built in another way")
             else:
                 whole[name] = parcels
         self.deliver(spark, whole)
@@ -168,7 +168,7 @@ class Delivery:
 
     def _lament(self, name: str, epoch: int, why: str) -> None:
         LOG.warning(
-            "%s: the changes of result %s in epoch %d were perhaps handed out before and cannot be again: %s: where its"
+            "%s: the changes of result %s in epoch %d may have been handed out before and cannot be again: %s: if its"
             " function has not taken them, bring what it keeps into line with the result",
             self._location.url,
             name,
@@ -196,8 +196,8 @@ class Delivery:
         except Exception as error:
             add_note(
                 error,
-                f"raised by the function of result {name!r} for epoch {epoch}, which is published: mend it and start"
-                " the query again, which calls it for this epoch once more",
+                f"raised by the function of result {name!r} for epoch {epoch}, which is published: fix it and start the"
+                " query again, which calls it for this epoch once more",
             )
             raise
         finally:

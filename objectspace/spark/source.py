@@ -130,7 +130,7 @@ class ObjectSpaceSource(DataSource):
         if "op" not in schema.names:
             raise ObjectSpaceError(
                 f"the schema of the read has {', '.join(schema.names)}: expected op besides, a string, which says"
-                " whether a row comes or goes, and epoch, a long, where it is wanted"
+                " whether a row comes or goes, and epoch, a long, if it is wanted"
             )
         most = number_of(self.options, "maxEpochsPerTrigger") or MOST_EPOCHS
         return ChangeReader(subject.feeding([name for name in schema.names if name not in FEED.names]), schema, most)
@@ -143,7 +143,7 @@ class ObjectSpaceSource(DataSource):
         """
         raise ObjectSpaceError(
             "format objectspace takes the rows of a stream, an epoch a micro-batch: use spark.readStream and"
-            " df.writeStream with trigger(availableNow=True) for rows that are there already"
+            " df.writeStream with trigger(availableNow=True) for rows that already exist"
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -73,6 +73,6 @@ def require_kept(place: str, after: int, last: int, floor: int) -> None:
     """
     if 0 < after < floor or last < floor:
         raise UnknownCheckpointError(
-            f"{place}: the feed comes from epoch {after}, and the oldest that is kept is {floor}: start the feed anew,"
+            f"{place}: the feed comes from epoch {after}, and the oldest that is kept is {floor}: start a new feed,"
             " with another checkpointLocation: it then begins with all rows; and keep more epochs"
         )

@@ -186,8 +186,8 @@ class Subject:
         found = self.schema()
         if taken := [name for name in found.names if name in FEED.names]:
             raise ObjectSpaceError(
-                f"table {self.name!r} has a column {taken[0]!r}, which is the name of one that changes have besides:"
-                " choose others with the option columns"
+                f"table {self.name!r} has a column {taken[0]!r}, a name that changes use for one of their own: choose"
+                " others with the option columns"
             )
         return StructType([*FEED.fields, *found.fields])
 
@@ -540,7 +540,7 @@ def _require_meaning(options: Mapping[str, str], kind: str) -> None:
 _CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value table"}, 20
 
 _APART = (
-    "leave it out with the option columns, or name both there where they are two columns; or let each shard take a row"
+    "leave it out with the option columns, or name both there if they are two columns; or let each shard take a row"
     " with each version of its operator, and read an epoch from then on"
 )
 """What to do if shards have no schema in common."""

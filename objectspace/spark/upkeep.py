@@ -138,7 +138,7 @@ class Upkeep:
         try:
             yield
         except Exception as error:  # Whatever it is, the epochs go on without it.
-            LOG.warning("%s: %s failed, which is tried again: %s", self._location.url, what, error)
+            LOG.warning("%s: %s failed and will be retried: %s", self._location.url, what, error)
 
     def _collect(self, chain: Chain) -> None:
         with self._lock:

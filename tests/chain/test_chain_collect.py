@@ -385,7 +385,7 @@ def test_who_has_opened_a_space_before_a_collection_sees_what_is_left(location: 
     assert [manifest.epoch for manifest in early.manifests()] == [6, 7, 8]
     late = Chain.open_or_create(location, 2)
     Chain.open(location).collect(grace_seconds=0, keep_epochs=1)
-    with pytest.raises(CheckpointError, match="whose epoch is not kept any more"):
+    with pytest.raises(CheckpointError, match="whose epoch is no longer kept"):
         late.begin(SourcePosition("q", 2, "offsets"), [OPERATOR])
 
 

@@ -126,7 +126,7 @@ def test_a_batch_whose_epoch_is_not_kept_any_more_is_refused(location: Location)
     chain.collect(grace_seconds=0, keep_epochs=4)
     again = Chain.open(location)
     assert again.begin(SourcePosition("q", 29, "rows 29"), [OPERATOR]) is None
-    with pytest.raises(CheckpointError, match="batch 5 again, whose epoch is not kept any more"):
+    with pytest.raises(CheckpointError, match="batch 5 again, whose epoch is no longer kept"):
         again.begin(SourcePosition("q", 5, "other rows"), [OPERATOR])
 
 
@@ -229,7 +229,7 @@ def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, pub
 def test_a_chain_from_before_an_older_copy_mixes_no_histories(tmp_path: Path, publish: Publisher, more: int) -> None:
     _, first, second = put_back(tmp_path, publish, more)
     what = "is another one" if more >= 2 else "is gone"
-    with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}.*make the Pipeline anew"):
+    with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}.*make a new Pipeline"):
         first.refresh()
     found = first.newest_view()
     assert found.newest == second.newest
@@ -250,7 +250,7 @@ def test_a_chain_from_before_a_space_was_made_anew_reads_the_new_one(
     second = Chain.open_or_create(location, 1)
     for number in range(epochs):
         publish(second, {"b": number})
-    with pytest.raises(FencedError, match=r"space\.json names the incarnation .*make the Pipeline anew"):
+    with pytest.raises(FencedError, match=r"space\.json names the incarnation .*make a new Pipeline"):
         first.refresh()
     found = first.newest_view()
     assert (found.incarnation, found.newest) == (second.incarnation, second.newest)
@@ -340,7 +340,7 @@ def test_a_name_that_no_manifest_holds_is_refused(location: Location, query: str
     chain = Chain.open_or_create(location, 1)
     plan = chain.begin(SourcePosition(query, 0), [operator])
     assert plan is not None
-    with pytest.raises(CheckpointError, match="is no text that can be stored: nothing was published"):
+    with pytest.raises(CheckpointError, match="cannot be stored as text: nothing was published"):
         chain.publish(plan, {operator: [ShardSaved(operator, 0, None)]})
     assert Chain.open(location).epoch == 0
 

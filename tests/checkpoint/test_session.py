@@ -242,6 +242,6 @@ def test_an_iteration_ends_where_the_file_system_failed_under_it(path: Path, mon
             store.checkpoints()
         monkeypatch.setattr(FaultyConnection, "fault", None)
         store.reopen()
-        with pytest.raises(RuntimeError, match="opened again while an iteration over it was under way: iterate anew"):
+        with pytest.raises(RuntimeError, match="reopened while an iteration over it was under way: iterate again"):
             list(rows)
         assert read_quickly(store) == {'"a"'}

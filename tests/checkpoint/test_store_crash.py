@@ -338,7 +338,7 @@ def test_what_is_interrupted_once_more_as_memory_is_read_anew_takes_no_writes(mo
     with pytest.raises(KeyboardInterrupt):
         advance(store, 2)
     monkeypatch.undo()
-    with pytest.raises(StoreFailedError, match=r"interrupted before what it holds was read anew.* reopen\(\)"):
+    with pytest.raises(StoreFailedError, match=r"interrupted before its content was read again.* reopen\(\)"):
         advance(store, 3)
     store.reopen()
     advance(store, 3)

@@ -174,7 +174,7 @@ def test_changes_of_another_object_of_the_same_id_are_refused(
     space.create_set("prices").add(1)
     space.checkpoint()
     changes = changed_afterwards(there, name, kind.lower())
-    expected = rf"is of {kind} '{name}', and object 1 is Set 'prices' here.*nothing was written"
+    expected = rf"is of {kind} '{name}', but object 1 is Set 'prices' here.*nothing was written"
     with pytest.raises(CheckpointError, match=expected):
         here.apply_changes(invert(changes) if is_inverted else changes)
     assert (set(PersistedObjectSpace(here).get("prices")), here.next_number()) == ({1}, 3)
@@ -190,7 +190,7 @@ def test_changes_of_an_owned_object_are_none_of_a_named_one_of_its_id(tmp_path: 
     theirs.checkpoint()
     owned.append(5)
     theirs.checkpoint()
-    with pytest.raises(CheckpointError, match="is of an object that another one owns, and object 2 is List 'two' here"):
+    with pytest.raises(CheckpointError, match="is of an object that another one owns, but object 2 is List 'two' here"):
         here.apply_changes(there.diff(2, 3))
     assert PersistedObjectSpace(here).get("two") == []
 
@@ -222,7 +222,7 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     ):
         store.apply_changes(store.diff(1, 2))
     with pytest.raises(
-        CheckpointError, match="object 9, 'gone', is to change, and there is no such object, or no more"
+        CheckpointError, match=r"object 9, 'gone', is to change, but there is no such object \(any more\)"
     ):
         store.apply_changes([Change(Table.ITEM, 9, "gone", "Array", 1, None, "1")])
     with pytest.raises(CheckpointError, match="slot None of object 1, 'o1', holds"):
@@ -265,10 +265,10 @@ def forked(path: Path) -> tuple[PersistedObjectSpace, PersistedObjectSpace]:
 @pytest.mark.parametrize(
     ("ours", "theirs", "expected"),
     [
-        (put("g", "k"), put("h", "q"), r"bring object 5, h\['q'\], and object 5 is g\['k'\] here"),
-        (put("g", (1, b"k")), put("h", b"q"), r"5, h\[b'q'\], and object 5 is g\[{'\$tuple': \[1, {'\$bytes': "),
-        (create("mine"), put("h", "q"), r"bring object 5, h\['q'\], and object 5 is List 'mine' here"),
-        (put("g", "k"), create("theirs"), r"bring object 5, List 'theirs', and object 5 is g\['k'\] here"),
+        (put("g", "k"), put("h", "q"), r"bring object 5, h\['q'\], but object 5 is g\['k'\] here"),
+        (put("g", (1, b"k")), put("h", b"q"), r"5, h\[b'q'\], but object 5 is g\[{'\$tuple': \[1, {'\$bytes': "),
+        (create("mine"), put("h", "q"), r"bring object 5, h\['q'\], but object 5 is List 'mine' here"),
+        (put("g", "k"), create("theirs"), r"bring object 5, List 'theirs', but object 5 is g\['k'\] here"),
     ],
 )
 def test_an_object_of_a_fork_takes_the_place_of_none_that_has_its_id(
@@ -294,7 +294,7 @@ def test_changes_of_an_owned_object_are_none_of_the_one_that_has_its_id(tmp_path
     here.get_dictionary("g")["k"] = ["h", 7] if is_inverted else ["h"]
     here.checkpoint(epoch=2)
     changes = list(there.store.diff(a_epoch=2, b_epoch=3))
-    with pytest.raises(CheckpointError, match=r"is of object 5, h\['q'\], and object 5 is g\['k'\] here.*nothing was"):
+    with pytest.raises(CheckpointError, match=r"is of object 5, h\['q'\], but object 5 is g\['k'\] here.*nothing was"):
         here.store.apply_changes(invert(changes) if is_inverted else changes)
     there.store.apply_changes(invert(changes))
     there.rollback()
@@ -353,9 +353,9 @@ def test_changes_of_an_owned_object_are_applied_with_the_new_name_of_its_owner(t
 @pytest.mark.parametrize(
     ("ours", "theirs", "value", "expected"),
     [
-        (list, None, "plain", """of Dictionary 'g', and object 2 is Dictionary 'g' with {"of":"List"} here"""),
-        (None, list, ["a"], """of Dictionary 'g' with {"of":"List"}, and object 2 is Dictionary 'g' here"""),
-        (list, set, {"a"}, """'g' with {"of":"Set"}, and object 2 is Dictionary 'g' with {"of":"List"} here"""),
+        (list, None, "plain", """of Dictionary 'g', but object 2 is Dictionary 'g' with {"of":"List"} here"""),
+        (None, list, ["a"], """of Dictionary 'g' with {"of":"List"}, but object 2 is Dictionary 'g' here"""),
+        (list, set, {"a"}, """'g' with {"of":"Set"}, but object 2 is Dictionary 'g' with {"of":"List"} here"""),
     ],
 )
 @pytest.mark.parametrize("is_patch", [False, True])
@@ -446,7 +446,7 @@ def test_what_another_one_wrote_since_goes_into_no_other_object_of_the_id(tmp_pa
     assert changes == list(invert(invert(changes)))
     (there.get_list("y") if is_inverted else here.get_dictionary("x")["k"]).append("later")
     source.checkpoint(epoch=3)
-    with pytest.raises(CheckpointError, match="slot 'length' of object 6, 'y', holds 2, and the change is from 1"):
+    with pytest.raises(CheckpointError, match="slot 'length' of object 6, 'y', holds 2, but the change is from 1"):
         source.store.apply_changes(changes)
     source.rollback(epoch=2)
     source.store.apply_changes(changes)
@@ -492,7 +492,7 @@ def test_the_length_of_an_array_is_none_of_one_that_a_fork_made_longer(tmp_path:
             space.checkpoint(epoch=2)
         changes = list(other.store.diff(other.store.reader(), there.store.reader()))
         with pytest.raises(
-            CheckpointError, match="slot 'length' of object 5, 'cells', holds 8, and the change is from 6"
+            CheckpointError, match="slot 'length' of object 5, 'cells', holds 8, but the change is from 6"
         ):
             here.store.apply_changes(changes)
         assert here.store.verify() == 2
@@ -526,7 +526,7 @@ def test_changes_of_what_is_gone_are_none_of_the_object_of_a_fork_that_has_its_i
     there.create_list("theirs").extend(["theirs", 8])
     there.checkpoint(epoch=2)
     here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
-    with pytest.raises(CheckpointError, match="the change is of List 'mine', and object 5 is List 'theirs' here"):
+    with pytest.raises(CheckpointError, match="the change is of List 'mine', but object 5 is List 'theirs' here"):
         here.store.apply_changes(changes)
     here.rollback()
     assert here.get_list("theirs") == ["theirs", 8]
@@ -551,7 +551,7 @@ def test_changes_of_what_is_gone_are_none_of_another_object_also_where_its_delet
     here.prune(keep=1)
     here.compact()
     with pytest.raises(
-        CheckpointError, match="the change is of Dictionary 'mine', and object 1 is Dictionary 'theirs'"
+        CheckpointError, match="the change is of Dictionary 'mine', but object 1 is Dictionary 'theirs'"
     ):
         here.apply_changes(changes)
     assert (PersistedObjectSpace(here).get("theirs"), held.newest) == ({"x": 1}, 2)
@@ -569,7 +569,7 @@ def test_changes_of_a_member_are_none_of_that_of_a_dictionary_which_has_its_id_s
     there.create_dictionary("theirs", of=list)["x"] = [0]
     there.checkpoint(epoch=2)
     here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
-    with pytest.raises(CheckpointError, match=r"of object 6, mine\['x'\], and object 6 is theirs\['x'\] here"):
+    with pytest.raises(CheckpointError, match=r"of object 6, mine\['x'\], but object 6 is theirs\['x'\] here"):
         here.store.apply_changes(changes)
     here.rollback()
     assert here.get_dictionary("theirs").copy() == {"x": [0]}

@@ -119,7 +119,7 @@ def test_a_space_that_is_open_takes_the_salvaged_state_over_by_its_rollback() ->
     space = PersistedObjectSpace(store)
     space.get_list("b").append(9)
     store.repair(salvage=True)
-    with pytest.raises(CheckpointProtocolError, match=r"take that over with rollback\(\)"):
+    with pytest.raises(CheckpointProtocolError, match=r"pick that up with rollback\(\)"):
         space.checkpoint()
     space.rollback()
     space.get_list("b").append(10)

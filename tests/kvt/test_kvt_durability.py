@@ -299,7 +299,7 @@ def test_a_handle_of_before_a_rollback_is_none_on_the_table_created_anew(
     table = manager.open_key_value_table("s", "t")
     assert table.count() == 0
     if floor is clock_floor:  # Without it nothing that is stored tells the one creation from the other.
-        with pytest.raises(ValueError, match="a state goes on where it was taken"):
+        with pytest.raises(ValueError, match="a state resumes where it was taken"):
             table.key_iterator("f", 1, state)
 
 
@@ -309,7 +309,7 @@ def test_a_state_of_a_creation_lost_in_a_crash_is_refused(space: PersistedObject
     manager = KeyValueTableManager(PersistedObjectSpace(space.store))
     manager.create_scope("s")
     manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
-    with pytest.raises(ValueError, match="a state goes on where it was taken"):
+    with pytest.raises(ValueError, match="a state resumes where it was taken"):
         manager.open_key_value_table("s", "t").key_iterator("f", 1, state)
 
 

@@ -58,7 +58,7 @@ def test_a_foreign_state_is_refused(manager: KeyValueTableManager, table: Table)
         lambda: table.global_key_iterator(1, state),
         lambda: other.key_iterator("f", 1, state),
     ):
-        with pytest.raises(ValueError, match="a state goes on where it was taken"):
+        with pytest.raises(ValueError, match="a state resumes where it was taken"):
             refused()
     manager.delete_key_value_table("s", "t")
     manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))

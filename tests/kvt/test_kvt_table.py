@@ -310,7 +310,7 @@ def test_scopes_and_tables_are_listed_and_found(manager: KeyValueTableManager) -
         manager.delete_scope("s")
     with pytest.raises(TypeError, match="KeyValueTableConfiguration"):
         manager.create_key_value_table("s", "u", 4)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no name for a scope"):
+    with pytest.raises(ValueError, match="cannot name a scope"):
         manager.delete_scope("s/t")
 
 

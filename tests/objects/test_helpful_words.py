@@ -102,7 +102,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         open_a_table_where_a_list_has_the_name_of_the_catalogue,
         WrongKindError,
-        "the library's; where yours .*, rename it",
+        "the library's; if yours .*, rename it",
     ),
     (lambda: view_of_nothing().pop(), KeyError, "is empty here: there is nothing to pop"),
     (lambda: view_of_nothing().view_between(8, math.nan), TypeError, "nan has no place"),

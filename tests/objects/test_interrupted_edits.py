@@ -235,7 +235,7 @@ def is_saved(space: PersistedObjectSpace) -> bool:
     try:
         space.checkpoint()
     except CheckpointProtocolError as refusal:
-        if "interrupted in its midst" not in str(refusal):
+        if "interrupted partway" not in str(refusal):
             raise
         return False
     return True

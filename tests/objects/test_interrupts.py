@@ -53,7 +53,7 @@ def test_an_interrupted_checkpoint_loses_nothing_in_silence() -> None:
             ends.add("refused")
             message = str(error)
             space.rollback()
-            assert "interrupted in its midst" in message
+            assert "interrupted partway" in message
             assert contents(space) in (before, after)
         else:
             ends.add("saved")
@@ -190,7 +190,7 @@ def test_a_commit_that_somebody_awaits_is_not_taken_back(held: tuple[Event, Even
         with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
             space.checkpoint()
         await asyncio.to_thread(has_begun.wait)
-        with pytest.raises(CheckpointProtocolError, match="await its commit where that is under way"):
+        with pytest.raises(CheckpointProtocolError, match="await its commit if that is under way"):
             space.checkpoint()
         may_end.set()
         await commit
@@ -212,7 +212,7 @@ def test_no_second_save_comes_between_the_end_of_a_commit_and_who_awaits_it(held
         assert writer.is_durable()
         assert not commit.done()
         with pytest.raises(
-            CheckpointProtocolError, match=r"durable, and has not come back .*: await it, or call space.on_"
+            CheckpointProtocolError, match=r"durable, but has not returned .*: await it, or call space.on_"
         ):
             space.checkpoint()
         await commit
@@ -237,7 +237,7 @@ def stopped_before_it_came_back(writer: CheckpointWriter) -> tuple[asyncio.Abstr
 def test_a_durable_commit_that_never_comes_back_is_acknowledged_by_hand() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     loop, commit = stopped_before_it_came_back(saved_into(space, 1))
-    with pytest.raises(CheckpointProtocolError, match=r"or call space\.on_saved\(\) where nobody will"):
+    with pytest.raises(CheckpointProtocolError, match=r"or call space\.on_saved\(\) if nobody will"):
         space.checkpoint()
     space.on_saved()
     assert space.checkpoint().slots == 0
@@ -310,7 +310,7 @@ def test_an_edit_that_was_cut_in_two_is_noticed(kind: str) -> None:
     target.discard(5) if "set" in kind else target.pop(5)
     dict.__setitem__(target._table.live, 5, None)  # Ctrl-C came after the note of the removal, and before that.
     if kind.startswith("sorted"):
-        with pytest.raises(CheckpointProtocolError, match="an edit was interrupted in its midst"):
+        with pytest.raises(CheckpointProtocolError, match="an edit was interrupted partway"):
             space.checkpoint()
         space.rollback()
         assert space.checkpoint().slots == 0
@@ -348,7 +348,7 @@ def test_a_block_in_one_piece_remembers_what_was_cut_in_two_within_it() -> None:
         space.create_list("more")
         with suppress(KeyboardInterrupt), space.in_one_piece():
             raise KeyboardInterrupt
-    with pytest.raises(CheckpointProtocolError, match="an edit was interrupted in its midst"):
+    with pytest.raises(CheckpointProtocolError, match="an edit was interrupted partway"):
         space.checkpoint()
     with space.in_one_piece():
         space.rollback()

@@ -352,7 +352,7 @@ def test_a_raw_dictionary_puts_back_what_it_can_store(space: PersistedObjectSpac
     refused = (
         ("k", "v", TypeError, "a key is bytes"),
         (b"k", 1, UnencodableValueError, "a value is text or bytes"),
-        (b"k", "\ud800", UnencodableValueError, "a value is text that UTF-8 has, without lone surrogates"),
+        (b"k", "\ud800", UnencodableValueError, "a value is text valid in UTF-8, without lone surrogates"),
     )
     for key, value, error, said in refused:
         with pytest.raises(error, match=f"is raw: {said}"):

@@ -86,7 +86,7 @@ def test_a_tensor_compares_element_by_element() -> None:
     tensor[1] = 5
     assert [(tensor == 5).tolist(), (tensor != 5).tolist()] == [[False, True, False], [True, False, True]]
     assert not (tensor != np.asarray(tensor)).any()
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="it must be copied"):
         np.asarray(tensor, copy=False)
 
 

@@ -145,7 +145,7 @@ def test_a_function_that_fails_leaves_the_chunk_untaken() -> None:
 @pytest.mark.parametrize(
     ("call", "changes", "why"),
     [
-        (AggCall("count"), [("-", ("a", 0.0, 1, 1))], "retracted than came: behind a source .* put materialize"),
+        (AggCall("count"), [("-", ("a", 0.0, 1, 1))], "retracted than came: after a source .* put materialize"),
         (AggCall("min", "v"), [("+", ("a", 0.0, 1, 1))] * 2, "must tell rows apart.* put materialize"),
         (AggCall("count", "v", distinct=True), [("-", ("a", 0.0, 1, 1)), ("+", ("a", 0.0, 2, 2))], "more often"),
     ],

@@ -195,7 +195,7 @@ def test_without_an_output_key_rows_are_added() -> None:
 @pytest.mark.parametrize(
     ("answer", "options", "message"),
     [
-        ([("DL", 1)], {}, r"operator 'mine' \(Says\) returned what does not fit: \('DL', 1\) is of a key that did not"),
+        ([("DL", 1)], {}, r"operator 'mine' \(Says\) returned what does not fit: \('DL', 1\) has a key that is not in"),
         ([("UA", 1, 2)], {}, r"a row has 2 values \(carrier, delay\): found \('UA', 1, 2\)"),
         ([{"carrier": "UA", "late": 1}], {}, "there is no column 'late': the columns are carrier, delay"),
         ([("UA", "much")], {}, r"column 'delay' \(int64\)"),
@@ -230,7 +230,7 @@ class Locked:
         (Notes, {}, r"expected an object with process\(batch, space\)"),
         (lambda batch, space: [], {}, r"operator 'mine' \(function\): expected an object with process"),
         (object(), {}, r"operator 'mine' \(object\): expected an object with process"),
-        (Locked(), {}, "the object is copied for each task, and cannot be"),
+        (Locked(), {}, "the object is copied for each task, but cannot be"),
         (Notes(), {"name": "a/b"}, "the name of an operator is text without '/'"),
         (Notes(), {"key": ["plane"]}, "key column 'plane': expected one of id, carrier, delay"),
         (Notes(), {"key": ["id", "id"]}, "key column 'id': found it twice"),

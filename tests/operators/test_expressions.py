@@ -287,7 +287,7 @@ def test_what_python_reads_as_truth_is_refused() -> None:
     for make in (lambda value: col("f") < value, lambda value: predicate_of(SCHEMA, ("f", "in", [value]))):
         with pytest.raises(SchemaError, match=r"Decimal\('sNaN'\) has no order and no double: write Decimal\('NaN'\)"):
             make(Decimal("sNaN"))
-    with pytest.raises(SchemaError, match=r"coalesce\(\) takes one expression at least"):
+    with pytest.raises(SchemaError, match=r"coalesce\(\) takes at least one expression"):
         coalesce()
     with pytest.raises(SchemaError, match="cannot be cast to binary"):
         col("i").cast("binary")

@@ -69,8 +69,8 @@ def test_what_is_unchanged_keeps_its_state_when_a_result_is_added(tmp_path: Path
 @pytest.mark.parametrize(
     ("least", "more", "said"),
     [
-        (8, {}, r"it has read Where\(\(v > 6\)\), and reads now Where\(\(v > 8\)\)"),
-        (6, {"w": "int64"}, r"it has read Source s \(id .*, v .*\), and reads now Source s \(id .*, v .*, w "),
+        (8, {}, r"it read Where\(\(v > 6\)\), and now reads Where\(\(v > 8\)\)"),
+        (6, {"w": "int64"}, r"it read Source s \(id .*, v .*\), and now reads Source s \(id .*, v .*, w "),
     ],
 )
 def test_what_has_no_state_of_its_own_is_named_where_it_was_changed(
@@ -117,7 +117,7 @@ def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: 
 def test_a_result_that_is_gone_is_named_and_its_tables_go_on_request(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     run_local(built(named), BATCHES[:2], path).close()
-    with pytest.raises(PipelineChangedError, match="'named', stored as Materialize, is there no more"):
+    with pytest.raises(PipelineChangedError, match="'named', stored as Materialize, is gone"):
         run_local(built(counted), BATCHES, path)
     run = run_local(built(counted), BATCHES, path, drop_changed=True)
     assert set(tables(run.space)) == {"flights.HashAgg/HashAggCall1", "flights.HashAgg/HashAggState", "delays/table"}

@@ -241,7 +241,7 @@ def test_before_operators_were_dropped_it_is_refused() -> None:
     run = run_local(results("all"), [], space)
     space.rollback(epoch=2)
     for use in uses(run, "all"):
-        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is gone"):
             use()
     again = run_local(results("all", "counts"), BATCHES, space)
     assert again.rows("counts") == [(0, 1), (1, 2)]
@@ -319,7 +319,7 @@ def test_a_run_drops_nothing_of_what_another_run_has_added(
         space.checkpoint()
         space.rollback()
     for use in uses(run, "all"):
-        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is gone"):
             use()
     for batch in BATCHES[before:]:
         other.step(batch)
@@ -333,7 +333,7 @@ def test_a_run_drops_nothing_of_what_another_space_has_added() -> None:
     run_local(results("all", "counts"), BATCHES[:2], store)
     space.rollback()
     for use in [*uses(run, "all"), lambda: run.is_behind]:
-        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is gone"):
             use()
     assert run_local(results("all", "counts"), [], space).rows("counts") == [(0, 1), (1, 1)]
 
@@ -361,7 +361,7 @@ def test_a_run_opens_anew_what_another_one_has_dropped_and_a_third_one_has_creat
     assert both.rows("counts") == []
     both.step(BATCHES[0])
     assert both.rows("counts") == again.rows("counts") == [(1, 1)]
-    with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+    with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is gone"):
         one.step(BATCHES[1])
 
 

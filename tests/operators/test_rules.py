@@ -48,7 +48,7 @@ def joined(rows: Stream) -> Stream:
 )
 def test_state_that_would_be_wrong_is_refused_with_the_rule(build: Build, rule: str) -> None:
     store = stored_by_an_earlier_version(build)
-    with pytest.raises(PipelineChangedError, match=f"an earlier version stored it, which had other rules .*{rule}"):
+    with pytest.raises(PipelineChangedError, match=f"an earlier version stored it, whose rules differed .*{rule}"):
         counted(build).run_local([], store)
     run = counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store, drop_changed=True)
     assert run.rows("counted") == [(1,)]

@@ -287,7 +287,7 @@ def test_changes_are_refused_where_epochs_below_1_were_pruned(first: int) -> Non
         space.checkpoint(epoch=epoch)
     assert [one.new[0] for one in StorageTable(space.store, "t").changes(first, 3)] == list(range(first, 4))
     space.store.prune(keep=2)
-    with pytest.raises(UnknownCheckpointError, match=f"does not know the state before epoch {first} any more"):
+    with pytest.raises(UnknownCheckpointError, match=f"no longer knows the state before epoch {first}:"):
         StorageTable(space.store, "t").changes(first, 3)
 
 

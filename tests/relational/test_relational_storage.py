@@ -422,7 +422,7 @@ def test_whole_microseconds_are_taken_and_a_text_that_is_none_is_refused() -> No
     json = pa.ExtensionArray.from_storage(pa.json_(), text)
     for values in (text, view, pa.ListArray.from_arrays([0, 1, 2, 3], view), json):
         for column, table in (("c", {"c": values}), ("op", {"op": values, "c": ["x"] * 3})):
-            with pytest.raises(RowError, match=rf"^column '{column}': b'\\xff' is no UTF-8: decode it first, or use a"):
+            with pytest.raises(RowError, match=rf"^column '{column}': b'\\xff' is not UTF-8: decode it, or use a"):
                 Chunk.from_arrow(pa.table({"a": [1, 2, 3], "b": [1, 2, 3], **table}), PEOPLE)
 
 
@@ -539,7 +539,7 @@ def test_what_cannot_be_compacted_is_refused_in_words() -> None:
     chunk = Chunk.from_rows(schema_of("k int64", key=["k"]), [("+", (1,))])
     with pytest.raises(ValueError, match="form is 'x': expected one of retract, upsert"):
         chunk.compact(form="x")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no chunks to compact: pass one at least"):
+    with pytest.raises(ValueError, match="no chunks to compact: pass at least one"):
         compacted([])
     assert compacted([Chunk(chunk.schema, [], [])]).rows() == []
 
@@ -587,7 +587,7 @@ def test_epochs_that_were_let_go_of_behind_one_that_somebody_reads_are_not_read_
     for epoch in range(first + 3, first + 8):
         with pytest.raises(UnknownCheckpointError, match=f"has no epoch {epoch}: it has epochs {first + 2} to"):
             StorageTable(store, "t", epoch=epoch)
-        with pytest.raises(UnknownCheckpointError, match=f"does not know the state before epoch {epoch + 1} any more"):
+        with pytest.raises(UnknownCheckpointError, match=f"no longer knows the state before epoch {epoch + 1}:"):
             held.changes(epoch + 1, first + 9)
         with pytest.raises(UnknownCheckpointError, match=f"has no epoch {epoch}"):
             held.changes(first + 3, epoch)

@@ -335,7 +335,7 @@ def test_a_table_that_a_rollback_took_back_says_so_whatever_was_sealed() -> None
     table.commit(1)
     space.rollback()
     with pytest.raises(
-        ObjectNotFoundError, match="table 't' exists no more: it was dropped, or its creation was rolled back"
+        ObjectNotFoundError, match="table 't' no longer exists: it was dropped, or its creation was rolled back"
     ):
         table.commit(1)
 
@@ -477,9 +477,9 @@ def test_an_epoch_that_does_not_follow_is_refused(epoch: Any) -> None:
 def test_an_epoch_that_no_checkpoint_can_have_is_refused(epoch: int) -> None:
     table = filled()
     space: Any = table._space
-    with pytest.raises(EpochError, match=r"table 'orders': epoch \d+ is no int of 64 bits"):
+    with pytest.raises(EpochError, match=r"table 'orders': epoch \d+ is not a 64-bit int"):
         table.commit(epoch)
-    with pytest.raises(EpochError, match="no int of 64 bits"):
+    with pytest.raises(EpochError, match="not a 64-bit int"):
         seal_tables(space, epoch)
     assert space.checkpoint().epoch == 1
 
@@ -519,7 +519,9 @@ def test_handles_of_closed_spaces_and_dropped_tables_refuse_work() -> None:
     )
     for _ in range(2):
         for action in actions:
-            with pytest.raises(ObjectNotFoundError, match=r"table 'old' exists no more: .* StateTable\(space, 'old'\)"):
+            with pytest.raises(
+                ObjectNotFoundError, match=r"table 'old' no longer exists: .* StateTable\(space, 'old'\)"
+            ):
                 action()
         StateTable(space, "old", ORDERS)  # Another one of this name.
     other = filled()
@@ -697,7 +699,7 @@ def test_a_table_that_is_gone_gives_no_rows_that_were_not_sealed(end: str) -> No
     ends = {"rollback": space.rollback, "drop": lambda: drop_table(space, "a"), "delete": lambda: space.delete("a")}
     ends[end]()
     for read in (table.get_row, table.exists):
-        with pytest.raises(ObjectNotFoundError, match="table 'a' exists no more"):
+        with pytest.raises(ObjectNotFoundError, match="table 'a' no longer exists"):
             read((1,))
 
 

@@ -183,7 +183,7 @@ def test_a_copy_without_hand_over_files_goes_on(
     shutil.copytree(tmp_path / "space", tmp_path / "copy" / "space", ignore=lambda *_: {"handover"})
     made, epochs = driver(tmp_path / "copy", told)
     assert run(epochs, frames, 0, EPOCHS[0]) is None
-    assert "the changes of result log in epoch 1 were perhaps handed out before and cannot be again" in caplog.text
+    assert "the changes of result log in epoch 1 may have been handed out before and cannot be again" in caplog.text
     assert run(epochs, frames, 1, EPOCHS[1]) is not None
     assert state(made) == answers[1]
     assert (told.calls, sorted(told.changes)) == (2, [1, 2])
@@ -282,7 +282,7 @@ def test_a_result_is_given_nothing_of_another_one_that_had_its_name(
     assert run(changed, frames, 1, EPOCHS[1]) is None
     assert told.changes == {}
     assert (
-        "result log in epoch 2 were perhaps handed out before and cannot be again: they are of a result" in caplog.text
+        "result log in epoch 2 may have been handed out before and cannot be again: they are of a result" in caplog.text
     )
     assert run(changed, frames, 2, EPOCHS[2]) is not None
     assert sorted(told.changes) == [3]

@@ -283,7 +283,7 @@ def test_what_cannot_be_taken_over_is_opened_anew(
         failing.setattr(held._Held, "take_over", _fail)
         shards.accepted(chain.newest).join()
     assert len(shards) == 0
-    assert "could not go on, and is opened anew: the power failed" in caplog.text
+    assert "could not go on, and is reopened: the power failed" in caplog.text
     publish_held(chain, shards, 1, tmp_path)
     shards.release()
 

@@ -206,7 +206,7 @@ def test_a_query_that_is_stopped_in_the_midst_of_an_epoch_has_no_error(spark: Sp
     pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
     pipeline.add(Operator("waits", ("id",), Waits()))
     query = pipeline.start(endless(spark), tmp_path / "progress")
-    with pytest.raises(ObjectSpaceError, match=r"a query of this pipeline runs already .* stop it first"):
+    with pytest.raises(ObjectSpaceError, match=r"a query of this pipeline is running .* stop it first"):
         pipeline.start(endless(spark), tmp_path / "other")
     tracker = spark.sparkContext.statusTracker()
     while not tracker.getActiveJobsIds():
@@ -363,6 +363,6 @@ def test_a_pipeline_whose_space_is_put_back_reads_what_is_there_and_feeds_nothin
     put(files, "a", [(3, 100)])
     run(of_files(spark, files, "a"), tmp_path / "progress")
     assert (board.status().epoch, board.rows("of_a")) == (2, [(2, 101)])
-    with pytest.raises(FencedError, match=r"json is another one .*: an older copy was put back .*make the Pipeline"):
+    with pytest.raises(FencedError, match=r"json is another one .*: an older copy was put back .*make a new Pipeline"):
         run(board, tmp_path / "progress")
     run(of_files(spark, files, "a"), tmp_path / "progress")

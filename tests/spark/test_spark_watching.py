@@ -139,7 +139,7 @@ def test_an_error_without_a_text_is_told_by_its_status(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
     error = pipeline._watch.error = Mute()
     add_note(error, "raised by a function")
-    said = "Mute, whose text cannot be told: LookupError came of asking for it; a note; raised by a function"
+    said = "Mute, whose text cannot be told: asking for it raised LookupError; a note; raised by a function"
     assert pipeline.status().error == said
 
 

@@ -132,7 +132,7 @@ def test_no_space_is_founded_on_what_is_left_of_a_copy(target: Location, tmp_pat
     target.write("run/left.parquet", b"")
     for found in (lambda: Chain.open_or_create(target, 1), *copies):
         with pytest.raises(
-            CheckpointError, match=r"files in run, and no space\.json: they are left of a copy .*: remove"
+            CheckpointError, match=r"files in run, and no space\.json: they are left by a copy .*: remove"
         ):
             found()
     target.write("notes.txt", b"")
@@ -275,7 +275,7 @@ def test_an_image_that_is_not_what_its_runs_give_is_found(tool: Tool, tmp_path: 
     plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "caches"))
     image = write_image(plan, 0)
     publish(chain, {"a": 4}, images=[image])
-    assert tool("verify", tmp_path / "space").output.endswith("; 1 image, as the runs that they replace\n")
+    assert tool("verify", tmp_path / "space").output.endswith("; 1 image, same as the runs they replace\n")
     with open_cache(plan, 0) as store:
         wrong = [(place, [(*row[:2], "7", *row[3:]) for row in rows]) for place, rows in store.reader().image_pages()]
     other = write_pages(chain.location, [(0, [(1, "counts", "Dictionary", None)]), wrong[-1]], OPERATOR, 0, 4)
@@ -526,7 +526,7 @@ def test_a_diff_beyond_an_image_of_the_epoch_of_a_rescale(tool: Tool, tmp_path: 
     chain.publish(plan, {chain_3.OPERATOR: saved}, images=[write_image(divided, shard) for shard in shards])
     assert [run.epoch for run in chain.lineage(chain_3.OPERATOR, 0)] == [2, 3]
     assert rows(tool, "diff", tmp_path / "space", a, b, "--json") == []
-    assert tool("verify", tmp_path / "space").output.endswith("; 3 images, as the runs that they replace\n")
+    assert tool("verify", tmp_path / "space").output.endswith("; 3 images, same as the runs they replace\n")
 
 
 def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:

@@ -40,7 +40,7 @@ def test_an_object_into_which_others_have_written_since_is_not_undone(tool: Tool
             array[place] = place
             space.checkpoint()
     refused = tool("revert", path, "1", "--object", "a")
-    assert (refused.exit_code, "slot 100 is none of theirs" in refused.output) == (2, True)
+    assert (refused.exit_code, "slot 100 is not theirs" in refused.output) == (2, True)
     assert tool("revert", path, "2", "--object", "a").exit_code == 0
     with PersistedObjectSpace.open(path) as space:
         assert [place for place, value in enumerate(space.get("a")) if value] == [1]
@@ -57,7 +57,7 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
         del queues["b"]
         space.checkpoint()
     refused = tool("revert", path, "2")
-    assert (refused.exit_code, "is to change, and there is no such object, or no more" in refused.output) == (2, True)
+    assert (refused.exit_code, "is to change, but there is no such object (any more)" in refused.output) == (2, True)
 
 
 def of_a_fork(tmp_path: Path, ours: Callable[[PersistedObjectSpace], object]) -> tuple[Path, Path]:
@@ -98,7 +98,7 @@ def test_a_patch_of_an_owned_object_is_none_for_another_one_of_its_id(
     before = tool("diff", here, 0, "HEAD").stdout
     for more in ("--dry-run", "--json"):
         refused = tool("apply", here, patch, more)
-        assert (refused.exit_code, f"object 2, lists['q'], and object 2 is {other} here" in refused.stderr) == (2, True)
+        assert (refused.exit_code, f"object 2, lists['q'], but object 2 is {other} here" in refused.stderr) == (2, True)
     assert (tool("diff", here, 0, "HEAD").stdout, "nothing was written" in refused.stderr) == (before, True)
 
 

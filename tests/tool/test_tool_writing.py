@@ -271,7 +271,7 @@ def test_a_patch_that_lost_lines_is_refused(kinds: Path) -> None:
         for damaged in (lines[:place], lines[:place] + lines[place + 1 :], [*lines[:place], lines[1], *lines[place:]]):
             with pytest.raises(CheckpointError, match=r"last one.*(it was cut|edited on purpose)"):
                 list(changes_of(damaged))
-    with pytest.raises(CheckpointError, match=f"line {len(lines) + 1} of the patch stands behind its last one"):
+    with pytest.raises(CheckpointError, match=f"line {len(lines) + 1} of the patch comes after its last one"):
         list(changes_of([*lines, lines[1]]))
 
 
@@ -326,7 +326,7 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
     with PersistedObjectSpace.open(tmp_path / "part.db") as space:
         assert (list(space), space.get("lists").copy()) == (["lists"], {"x": [1, 2]})
     alone = tool("diff", tmp_path / "part.db")
-    assert (alone.exit_code, f"say checkpoint diff {tmp_path / 'part.db'} 0 HEAD" in alone.stderr) == (2, True)
+    assert (alone.exit_code, f"use checkpoint diff {tmp_path / 'part.db'} 0 HEAD" in alone.stderr) == (2, True)
     assert tool("diff", tmp_path / "part.db", 0, "HEAD").stdout.endswith("  + 0 = 1\n  + 1 = 2\n")
     assert tool("restore", store, tmp_path / "table.db", "@20", "--object", "orders").exit_code == 0
     assert tool("show", tmp_path / "table.db", "orders", "--format", "csv").output == "id,item\n2,\n1,item 1\n"
@@ -457,7 +457,7 @@ def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, sto
     listed = [json.loads(line) for line in tool("log", store, "--json").output.splitlines()]
     merged = next(row["number"] for row in listed if not row["readable"])
     found = tool("bisect", store, "--good", merged, "--", "true")
-    assert (found.exit_code, f"has no rows of checkpoint {merged}" in found.stderr) == (2, True)
+    assert (found.exit_code, f"no longer has rows of checkpoint {merged}" in found.stderr) == (2, True)
 
 
 def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:

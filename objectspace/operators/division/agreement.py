@@ -17,9 +17,9 @@ Notes = Mapping[str, Mapping[Any, Any]]
 """What a shard has noted, by the names of the objects that hold it."""
 
 _ADVICE = (
-    "shards agree where the table was evolved by the same steps in the same order: let each shard take a row with each"
-    " version of the operator before the next one is deployed, and one that lags behind with those it lacks; where"
-    " they have evolved apart for good, keep the number of shards or read the table with spark.read and feed a new one"
+    "shards agree if the table was evolved by the same steps in the same order: let each shard take a row with each"
+    " version of the operator before the next one is deployed, and one that lags behind with those it lacks; if they"
+    " have evolved apart for good, keep the number of shards or read the table with spark.read and feed a new one"
 )
 
 

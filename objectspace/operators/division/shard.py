@@ -104,7 +104,7 @@ class OldShard:
             for (slot, text), row, vnode in zip(page, rows, vnodes_of(rows), strict=True):
                 if owner_of(vnode, self.shards) != self.number:
                     raise self._refused(
-                        name, f"the row {row!r} is not where rows of its key go, so that nothing tells its shard"
+                        name, f"the row {row!r} is not where rows of its key go, so nothing tells its shard"
                     )
                 yield vnode, slot, text
 
@@ -114,8 +114,7 @@ class OldShard:
             if vnode is None or owner_of(vnode, self.shards) != self.number:
                 raise self._refused(
                     source.name,
-                    f"the key {key!r} is not one that rows are routed by, so that nothing tells which shard it belongs"
-                    " to",
+                    f"the key {key!r} is not one that rows are routed by, so nothing tells which shard it belongs to",
                 )
             yield vnode, key, value
 
@@ -145,7 +144,7 @@ class OldShard:
             raise ObjectSpaceError(
                 f"{self.place(name)}: the key-value tables are all deleted, and this is what still lists and counts"
                 f" them: {self._advice}; or have the operator delete() {CATALOGUE!r} and {NEXT_PARTITION!r} from its"
-                " space, let the query run one more epoch, and rescale then: new tables begin to count anew"
+                " space, let the query run one more epoch, and rescale then: new tables count from the start"
             )
         if name.startswith("kvt/"):
             raise self._refused(
@@ -153,7 +152,7 @@ class OldShard:
             )
         if name.startswith("$"):
             raise self._refused(
-                name, "expected objects of the operator, and this one is the library's own, which nothing can divide"
+                name, "expected objects of the operator, but this one is the library's own, which nothing can divide"
             )
         if self.space.get(name).kind in KEYED_KINDS and name not in self._keyed:
             raise self._refused(

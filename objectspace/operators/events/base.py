@@ -222,7 +222,7 @@ class EventOperator(ABC):
             return []
         raise TypeError(
             f"{type(self).__name__} {self.name!r} returned {found!r:.80}: expected a list of the values that come out,"
-            " or None for nothing; what it has changed stays: roll the space back where that matters"
+            " or None for nothing; what it has changed stays: roll the space back if that matters"
         )
 
     def _checked_time(self, at: Any) -> float | None:
@@ -396,7 +396,7 @@ def _check_stages(stages: Sequence[Any]) -> None:
             hint = "Chain(*stages) takes them from a list" if isinstance(stage, list | tuple) else "such as Take(5)"
             raise TypeError(f"operator {place} of a chain is {told(stage)}: expected an operator; {hint}")
         if any(stage is other for other in stages[:place]):
-            raise ValueError(f"operator {place} of a chain is {told(stage)} that is in it already: make one a place")
+            raise ValueError(f"operator {place} of a chain is {told(stage)} already in it: make one per place")
         if place and stage.inputs != 1:
             raise ValueError(
                 f"operator {place} of a chain is {told(stage)} with {stage.inputs} inputs: only the first operator of a"
