@@ -371,7 +371,7 @@ def family_of(key_family: str | None) -> str:
     """
     if key_family is None:
         raise FamilyRequiredError(
-            "this operation is for the keys of one family: give key_family; keys without one are"
+            "this operation is for keys of one family: give key_family; keys without one are"
             " got, put and removed one by one, and found by global_key_iterator()"
         )
     return key_family

@@ -44,7 +44,7 @@ class Node(Generic[T]):
             self._list._set_value(self, value)
         elif self._cut_from is not None:
             raise ObjectNotFoundError(
-                f"{self!r} is no longer in {self._cut_from._describe()}, which a rollback has reloaded, and nothing was"
+                f"{self!r} is no longer in {self._cut_from._describe()}, which a rollback reloaded, and nothing was"
                 " set: take the node from the list again, with first, last, find() or nodes()"
             )
         self._value = value

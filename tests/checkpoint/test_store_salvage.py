@@ -134,7 +134,7 @@ def test_a_space_that_is_open_takes_the_salvaged_state_over_by_its_rollback() ->
         ("DELETE FROM state_item WHERE object = 1", "List 'a' has 0 slots where its metadata says 1"),
         ("UPDATE state_item SET value = CAST(x'ff31' AS TEXT) WHERE object = 1", "List 'a' has a text that cannot be"),
         ("UPDATE state_item SET rank = 'x' WHERE object = 1", "List 'a' has a slot 0 of rank 'x'"),
-        ("UPDATE state_metadata SET value = 'x' WHERE object = 1", "List 'a' has metadata that is none"),
+        ("UPDATE state_metadata SET value = 'x' WHERE object = 1", "List 'a' has invalid metadata"),
         ("UPDATE state_metadata SET value = 7 WHERE object = 1", "List 'a' has 1 slots where its metadata says 7"),
         ("UPDATE state_index SET codec = '{' WHERE object = 1", "List 'a' has a codec '{' in the index"),
         ("UPDATE state_index SET name = x'ff' WHERE object = 1", "object 1 has the name b'\\xff' and the kind 'List'"),

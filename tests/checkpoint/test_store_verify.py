@@ -291,7 +291,7 @@ def test_rows_whose_keys_are_none_are_damage() -> None:
     store.append(run_of({1: 1}))
     store.append(run_of({1: 2}))
     rows = [(1, 1, "1", None), (None, 1, "1", None), (1, 2, "2", None)]
-    with pytest.raises(CorruptStoreError, match="state_item has a row with a key that is none"):
+    with pytest.raises(CorruptStoreError, match="state_item has a row with an invalid key"):
         list(merged_pages(_Given(store.session, rows), TABLES[ITEMS], (1, 2)))  # type: ignore[arg-type]
 
 

@@ -296,7 +296,7 @@ def test_operators_that_wait_in_great_numbers_are_made_again(monkeypatch: pytest
 
 def test_one_operator_is_in_a_chain_once() -> None:
     one = Take(2)
-    with pytest.raises(ValueError, match="operator 1 of a chain is an operator Take that is in it already"):
+    with pytest.raises(ValueError, match="operator 1 of a chain is an operator Take already in it"):
         Chain(one, one)
 
 

@@ -197,7 +197,7 @@ def test_without_a_thread_to_be_had_the_task_ends_well(
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO, "objectspace.spark"):
         patched.setattr(threading.Thread, "start", fails)
         world.publish(put(a=2))
-    assert "is when the shard is opened: can't start new thread" in caplog.text
+    assert "opening the shard does it: can't start new thread" in caplog.text
     assert world.content() == {"a": 2}
     assert len(world.caches()) == 1
 

@@ -206,7 +206,7 @@ def test_a_source_says_what_tells_its_rows_apart(
         pipeline.source("db.flights", empty, key=["id"])
     pipeline.source("flights", empty, key=["id"], op_column="op", append_only=True).materialize("kept")
     pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 1)], FLIGHT), 0)
-    with pytest.raises(TaskFailedError, match=r"'flights' was declared with append_only=True, and - \(1, "):
+    with pytest.raises(TaskFailedError, match=r"'flights' was declared with append_only=True, but - \(1, "):
         pipeline.run_epoch(spark.createDataFrame([("-", 1, "A", "X", 1)], FLIGHT), 1)
     assert len(pipeline.rows("kept")) == 1
     pipeline.source("cases", spark.createDataFrame([], "id long, Id long"), key=["id"])

@@ -93,7 +93,7 @@ def test_state_of_another_pipeline_is_refused_and_stays_as_it_is() -> None:
     with PersistedObjectSpace.open(":memory:") as space:
         above(3)(iter([batch(("+", 1, 10))]), space)
         space.checkpoint()
-        with pytest.raises(operators.PipelineChangedError, match=r"'pipeline'.*reads now Where\(\(v > 5"):
+        with pytest.raises(operators.PipelineChangedError, match=r"'pipeline'.*now reads Where\(\(v > 5"):
             above(5)(iter([batch(("+", 2, 10))]), space)
         assert not space.checkpoint().slots
         above(3)(iter([batch(("+", 2, 10))]), space)

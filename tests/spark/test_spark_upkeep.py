@@ -131,7 +131,7 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
         patch.setattr(Chain, "collect", fails)
         assert upkeep.published(1)
         upkeep.wait(60)
-    assert "the collection of garbage failed, which is tried again: no such place" in caplog.text
+    assert "the collection of garbage failed and will be retried: no such place" in caplog.text
     assert upkeep.published(2)
     upkeep.wait(60)
     assert upkeep.last == Collected(1, 0, 0, 0)
@@ -148,7 +148,7 @@ def test_a_collection_that_misses_a_file_is_logged_and_images_are_made(
     upkeep = Upkeep(chain.location, Retention(epochs=1, every=1, grace_seconds=0), full_after=2, image_lag=0)
     upkeep.published(4)
     upkeep.wait(60)
-    assert f"the collection of garbage failed, which is tried again: run file {lost}" in caplog.text
+    assert f"the collection of garbage failed and will be retried: run file {lost}" in caplog.text
     assert Chain.open(chain.location).first_epoch == 1
     (image,) = upkeep.images(4)
     assert image.shard == 1, "the runs of the other shard are there"
@@ -175,7 +175,7 @@ def test_an_image_that_fails_keeps_nothing_else_from_being_done(
     upkeep = Upkeep(chain.location, Retention(every=1))
     upkeep.published(1)
     upkeep.wait(60)
-    assert "the image of o/0 failed, which is tried again: a client's own kind of error" in caplog.text
+    assert "the image of o/0 failed and will be retried: a client's own kind of error" in caplog.text
     assert upkeep.last == Collected(1, 0, 0, 0)
 
 

@@ -144,7 +144,7 @@ class OldShard:
             raise ObjectSpaceError(
                 f"{self.place(name)}: the key-value tables are all deleted, and this is what still lists and counts"
                 f" them: {self._advice}; or have the operator delete() {CATALOGUE!r} and {NEXT_PARTITION!r} from its"
-                " space, let the query run one more epoch, and rescale then: new tables count from the start"
+                " space, let the query run one more epoch, and rescale then: new tables count from scratch"
             )
         if name.startswith("kvt/"):
             raise self._refused(
