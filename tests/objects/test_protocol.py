@@ -204,7 +204,7 @@ def test_a_node_from_before_a_rollback_refuses_to_be_set_and_a_removed_one_does_
     space.rollback()
     assert not is_touched or list(numbers) == [1, 2]
     with pytest.raises(
-        ObjectNotFoundError, match=r"Node\(1\) is in LinkedList 'l' no more.*take the node from the list again"
+        ObjectNotFoundError, match=r"Node\(1\) is no longer in LinkedList 'l'.*take the node from the list again"
     ):
         node.value = 9
     assert (node.value, node.list, list(numbers)) == (1, None, [1, 2])
