@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from checkpoint import filters, large, run_rows, seals, spans, verify
+from checkpoint import filters, large, run_rows, schema, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -64,6 +64,7 @@ def repair(
 
     Time: O(rows). Memory: one state, if a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
+    derived = _mend_schema(session, connection)
     records, doubtful = _mend_records(session, connection)
     verify.check_file(session)
     found = load(session)
@@ -90,11 +91,24 @@ def repair(
     strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, RunMap([*sound, *([saved.run] if saved else [])]))
-    told = [f"{session.path}: {text}" for text in records]
+    told = [f"{session.path}: {text}" for text in [*derived, *records]]
     report = Repair((*told, *damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
     if saved is None:
         return report
     return replace(report, newest=saved.run.last, objects_lost=saved.objects_lost, unproved=saved.unproved)
+
+
+def _mend_schema(session: Session, connection: sqlite3.Connection) -> list[str]:
+    """Create views and indexes again that are not as they were, and return what was wrong.
+
+    Raises:
+        CorruptStoreError: a table is missing: without it, nothing that is read can be relied on.
+    """
+    verify.check_tables(session)
+    wrong = verify.derived_wrong(session)
+    for kind, name in wrong:
+        schema.create_derived(connection, kind, name)
+    return [verify.lacks(kind, name) for kind, name in wrong]
 
 
 def _salvaged(

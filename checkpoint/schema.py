@@ -22,6 +22,10 @@ items with the values that they stand for. Rows from a store of format 5 contain
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import cache
+from typing import Any
 
 from checkpoint import seals
 
@@ -235,6 +239,57 @@ def upgrade(connection: sqlite3.Connection) -> None:
 def prepare_older(connection: sqlite3.Connection) -> None:
     """Make a read-only store of an older format readable as one of this format; nothing is written to it."""
     _execute(connection, f"CREATE TEMP TABLE state_large (id INTEGER PRIMARY KEY, body); {_STORED_HERE}")
+
+
+Query = Callable[[str], Iterable[Any]]
+"""Returns the rows that a statement yields."""
+
+
+def find_lost(query: Query) -> Iterator[str]:
+    """Yield in words each table, and each column of one, that a store of this format lacks."""
+    _, columns = _whole()
+    for table, expected in columns.items():
+        found = {row[0] for row in query(f"SELECT name FROM pragma_table_info('{table}')")}
+        if not found:
+            yield f"the table {table} is missing"
+        else:
+            yield from (f"the table {table} lacks its column {column}" for column in sorted(expected - found))
+
+
+def find_derived(query: Query) -> Iterator[tuple[str, str]]:
+    """Yield each view and index, with its kind, that a store of this format lacks or has in another form.
+
+    They hold no data: :func:`create_derived` creates them again.
+    """
+    found = _definitions(query)
+    for name, (kind, statement) in _whole()[0].items():
+        if kind != "table" and found.get(name) != (kind, statement):
+            yield kind, name
+
+
+def create_derived(connection: sqlite3.Connection, kind: str, name: str) -> None:
+    """Create a view or an index again, inside a transaction of the caller.
+
+    Time: O(1); O(n log n) for an index. Dirties: the schema, and an index.
+    """
+    connection.execute(f"DROP {kind} IF EXISTS {name}")
+    connection.execute(_whole()[0][name][1])
+
+
+@cache
+def _whole() -> tuple[dict[str, tuple[str, str]], dict[str, set[str]]]:
+    """Return kind and statement of all that a store has in its schema, and the columns of its tables."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create(connection)
+        found = _definitions(connection.execute)
+        tables = [name for name, (kind, _) in found.items() if kind == "table"]
+        columns = {name: connection.execute(f"SELECT name FROM pragma_table_info('{name}')") for name in tables}
+        return found, {name: {row[0] for row in rows} for name, rows in columns.items()}
+
+
+def _definitions(query: Query) -> dict[str, tuple[str, str]]:
+    rows = query("SELECT name, type, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {name: (kind, statement) for name, kind, statement in rows}
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

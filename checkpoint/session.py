@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from checkpoint import inherited, schema
 from checkpoint.errors import (
+    REPAIR,
     RESTORE,
     CheckpointError,
     CorruptStoreError,
@@ -399,7 +400,9 @@ class Session:
     def explain(self, error: Exception) -> CheckpointError:
         """Return an SQLite error as one of ours, with advice on what to do."""
         kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
-        if "no such table" in str(error) or "no such column" in str(error) or "decode" in str(error):
+        if "no such table" in str(error) or "no such column" in str(error):  # A repair creates a view again.
+            kind, advice = CorruptStoreError, f"the file is damaged: {REPAIR}"
+        elif "decode" in str(error):
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         if kind is StoreFailedError and not self.in_memory and lacks_room(error, Path(self.path).parent):
             advice = f"no space is left: free some{REOPEN}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, pairwise, product, zip_longest
 
-from checkpoint import catalogue, filters, large, run_rows, seals, spans
+from checkpoint import catalogue, filters, large, run_rows, schema, seals, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -31,6 +31,7 @@ def verify(session: Session, progress: Progress = silent) -> int:
 
     Time: O(rows), up to four times those that lie in merged runs. The rows are streamed.
     """
+    check_schema(session)
     check_file(session)
     found = catalogue.load(session)
     check_seals(session)
@@ -66,6 +67,7 @@ def verify_up_to(session: Session, number: int) -> None:
 
     Time: O(rows up to the checkpoint). The rows are streamed.
     """
+    check_schema(session)
     found = catalogue.load(session)
     check_seals(session, number)
     check_epochs(session, number)
@@ -78,6 +80,42 @@ def verify_up_to(session: Session, number: int) -> None:
     check_no_orphans(session, found, number)
     check_bodies(session, runs)
     check_next_object(session, runs)
+
+
+def check_schema(session: Session) -> None:
+    """Check that the file has every table and view that its format has.
+
+    Raises:
+        CorruptStoreError: it has not.
+    """
+    check_tables(session)
+    for kind, name in derived_wrong(session):
+        raise CorruptStoreError(f"{session.path}: {lacks(kind, name)}: {REPAIR}")
+
+
+def check_tables(session: Session) -> None:
+    """Check that the file has every table that its format has; a store of an older format is only read, as it is.
+
+    Raises:
+        CorruptStoreError: a table is missing, or a column of one.
+    """
+    if _is_of_this_format(session):
+        for lost in schema.find_lost(session.rows):
+            raise CorruptStoreError(f"{session.path} is damaged: {lost}: {RESTORE}")
+
+
+def derived_wrong(session: Session) -> list[tuple[str, str]]:
+    """Return the kind and name of each view and index that is not as the format has it."""
+    return list(schema.find_derived(session.rows)) if _is_of_this_format(session) else []
+
+
+def lacks(kind: str, name: str) -> str:
+    """Return in words that a view or an index is not as the format has it."""
+    return f"the {kind} {name} is missing, or is another one than the store has created"
+
+
+def _is_of_this_format(session: Session) -> bool:
+    return bool(session.row("PRAGMA user_version")[0] == schema.FORMAT_VERSION)
 
 
 def check_file(session: Session) -> None:

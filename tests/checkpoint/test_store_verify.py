@@ -184,6 +184,54 @@ def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
         store.reader().metadata(1)
 
 
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DROP TABLE state_metadata", "the table state_metadata is missing"),
+        ("ALTER TABLE state_item DROP COLUMN rank", "the table state_item lacks its column rank"),
+    ],
+)
+def test_a_table_that_is_missing_stops_both_repairs(tmp_path: Path, damage: str, said: str, salvage: bool) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        fill(store)
+        for name in ("current_metadata", "current_item", "stored_item"):
+            store.database.conn.execute(f"DROP VIEW {name}")
+        store.database.conn.execute(damage)
+        before = list(store.database.conn.iterdump())
+        for work in (store.verify, lambda: store.repair(salvage=salvage)):
+            with pytest.raises(CorruptStoreError, match=f"{said}: restore it"):
+                work()
+        assert list(store.database.conn.iterdump()) == before
+
+
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "instead"),
+    [
+        ("view", "stored_item", ""),
+        ("view", "stored_item", "CREATE VIEW stored_item AS SELECT 1 AS value, 2 AS slot"),
+        ("view", "current_item", ""),
+        ("view", "live_checkpoint", "CREATE VIEW live_checkpoint AS SELECT 1 AS number"),
+        ("index", "state_large_checkpoint", ""),
+    ],
+)
+def test_a_view_or_index_that_is_missing_or_another_one_is_made_again(
+    tmp_path: Path, kind: str, name: str, instead: str, salvage: bool
+) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        fill(store)
+        image = image_of(store.reader())
+        store.database.conn.execute(f"DROP {kind} {name}")
+        store.database.conn.execute(instead)
+        for work in (store.verify, lambda: store.fork(tmp_path / "fork.db")):
+            with pytest.raises(CorruptStoreError, match=rf"the {kind} {name} is missing.*: call repair\(\)"):
+                work()
+        repaired = store.repair(salvage=salvage)
+        assert (len(repaired.damage), repaired.lost) == (1, ())
+        assert (store.verify(), image_of(store.reader())) == (3, image)
+
+
 COUNTED = ["Array", "Dictionary", "LinkedList", "List", "Set", "SortedDictionary", "SortedSet", "SparseArray", "Tensor"]
 OF_LISTS = '{"of":"List"}'
 
