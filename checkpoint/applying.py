@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from checkpoint.consistency import RANKED
-from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same
+from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same, with_values
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, may_compare
 from checkpoint.owned import member, owned_kind, owner_slots
@@ -76,6 +76,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     for change in changes:
         entries = entries_of(change.object)
         _require_same_object(change, entries, base, is_replaced=change.object in gained)
+        with_values(replace(change, old=None))  # What was lost may be replaced, and is not brought back.
         if change.table is Table.INDEX or change.object not in gained or change.object in lost:
             is_there = _either(entries) is not None or (change.name is None and change.object in there)
             _require_fit(change, base, is_there=is_there)

@@ -13,9 +13,10 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple, Self
 
+from checkpoint.errors import REPAIR, CorruptStoreError
 from checkpoint.owned import OwnerSlot, owner_slots
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids, slot_order
+from checkpoint.run import IndexRow, Payload, Slot, fault_of, is_owner, owned_ids, slot_order
 
 NO_OPTIONS = "{}"
 """What stands for the slot options of an object if the index says nothing of them."""
@@ -80,6 +81,19 @@ class Change:
     new_rank: int | None = None
     owner: Change | None = None
     codec: str | None = field(default=None, compare=False)
+
+
+def with_values(change: Change) -> Change:
+    """Return a change of which both values are there.
+
+    Raises:
+        CorruptStoreError: one of them was stored apart from its row, and is lost.
+    """
+    for value in (change.old, change.new):
+        if change.table is Table.ITEM and (fault := fault_of(value)):
+            whose = f"object {change.object}" if change.name is None else f"{change.kind} {change.name!r}"
+            raise CorruptStoreError(f"slot {change.slot!r:.80} of {whose} is damaged ({fault}): {REPAIR}")
+    return change
 
 
 Pair = tuple[StoredItem | None, StoredItem | None]

@@ -20,7 +20,7 @@ from typing import Any
 from checkpoint.errors import REPAIR, CorruptStoreError
 from checkpoint.filters import hash_of
 from checkpoint.lookup import newest_of
-from checkpoint.run import Payload
+from checkpoint.run import Payload, fault_of
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
 
@@ -57,7 +57,7 @@ def set_aside(
     """
     objects, slots, values = columns[:3]
     found = [*values]
-    for place in _large_places(values, is_stored=bool(parts)):
+    for place in _large_places(columns, is_stored=bool(parts)):
         shared = _shared(connection, parts, objects[place], slots[place])
         if shared is None:
             row = int(run), _hash(objects[place], slots[place]), values[place]
@@ -68,21 +68,23 @@ def set_aside(
     return found
 
 
-def _large_places(values: Sequence[Payload | None], *, is_stored: bool) -> list[int]:
+def _large_places(columns: Sequence[Sequence[Any]], *, is_stored: bool) -> list[int]:
     """Return the places of the values that are large."""
-    kinds = set(map(type, values)) - _PLAIN
-    if strange := [kind for kind in kinds if not issubclass(kind, str | bytes)]:
-        raise _no_value(strange[0], is_stored=is_stored)
+    values = columns[2]
+    if set(map(type, values)) - _PLAIN:
+        for object_id, slot, value in zip(*columns[:3], strict=True):
+            if fault_of(value) is not None:
+                raise _refusal(object_id, slot, value, is_stored=is_stored)
     # Text has at most four bytes per character: most values are seen at once to be short, whatever they hold.
     if max(map(len, filter(None, values)), default=0) <= INLINE_BYTES // 4:
         return []
     return [place for place, value in enumerate(values) if value and _size(value) > INLINE_BYTES]
 
 
-def _no_value(kind: type, *, is_stored: bool) -> Exception:
+def _refusal(object_id: object, slot: object, value: object, *, is_stored: bool) -> Exception:
     if is_stored:
-        return CorruptStoreError(f"a row has a value that is a {kind.__name__}, or its body is lost: {REPAIR}")
-    return TypeError(f"a value is a {kind.__name__}: expected text or bytes")
+        return CorruptStoreError(f"slot {slot!r:.80} of object {object_id} is damaged ({fault_of(value)}): {REPAIR}")
+    return TypeError(f"a value is a {type(value).__name__}: expected text or bytes")
 
 
 def _size(value: Payload) -> int:

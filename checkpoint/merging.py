@@ -16,6 +16,7 @@ from typing import Any
 from checkpoint import run_rows, spans
 from checkpoint.catalogue import note_merged, note_merging, noted_checks, placeholders
 from checkpoint.digests import Check, check_of, check_run
+from checkpoint.errors import CorruptStoreError
 from checkpoint.filters import FilterMaker, filter_of, is_stored
 from checkpoint.large import has_bodies
 from checkpoint.pages import BYTES_A_ROW, ITEMS, PAGE_ROWS, TABLES, RunTable, bytes_of, merged_pages
@@ -144,7 +145,10 @@ class Merge:
         """Write some rows of the merged run, and their digest."""
         if not rows:
             return
-        insert_rows(connection, TABLES[place], self.run, rows, self.parts)
+        try:
+            insert_rows(connection, TABLES[place], self.run, rows, self.parts)
+        except CorruptStoreError as error:
+            raise CorruptStoreError(f"{self._session.path}: {error}") from error
         if self._filter and place == ITEMS:
             self._filter.add(rows)
         if self.merged is not None and not self.merged.add(place, rows):

@@ -274,6 +274,19 @@ def is_owner(row: IndexRow) -> bool:
     return row[3] is not None and OWNER_MARK in row[3]
 
 
+def fault_of(value: object) -> str | None:
+    """Return why what an item row shows is no value; ``None`` if it is one, or nothing.
+
+    >>> fault_of("1"), fault_of(7), fault_of(0.5)
+    (None, 'its value lay apart from its row and is lost', 'it is a float, neither text nor bytes')
+    """
+    if value is None or isinstance(value, str | bytes):
+        return None
+    if isinstance(value, int):  # The number of a body, which is shown only if the body is not there.
+        return "its value lay apart from its row and is lost"
+    return f"it is a {type(value).__name__}, neither text nor bytes"
+
+
 def owned_ids(payloads: Iterable[Payload | None]) -> set[int]:
     """Return the ids of the objects that stored values of an owner refer to.
 
@@ -287,7 +300,8 @@ def _owned(payload: Payload | None) -> int | None:
     try:
         value = None if payload is None else orjson.loads(payload)
     except orjson.JSONDecodeError as error:
-        what = f"a slot that says which object it owns is damaged: it holds {payload!r:.80} ({error})"
+        why = fault_of(payload) or error
+        what = f"a slot that says which object it owns is damaged: it holds {payload!r:.80} ({why})"
         raise CorruptStoreError(f"{what}: {REPAIR}") from error
     if isinstance(value, dict):
         value = value.get("$value", value)

@@ -18,7 +18,7 @@ from checkpoint.errors import CorruptStoreError
 from checkpoint.owned import owned_kind
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, read_records, write_record
-from checkpoint.run import CheckpointKind, IndexRow, Payload, is_owner, reachable
+from checkpoint.run import CheckpointKind, IndexRow, Payload, fault_of, is_owner, reachable
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap, RunNumber, StoredRun, is_own
 
@@ -201,7 +201,9 @@ def _undecodable(reader: Reader, object_id: int, kind: str | None, *, is_raw: bo
 
 def _value_fault(value: Payload, kind: str | None, *, is_raw: bool) -> str | None:
     """Return why a stored value cannot be read, or ``None`` if it can, as far as that can be told without its code."""
-    if not isinstance(value, bytes if kind == "Tensor" else str | bytes):
+    if fault := fault_of(value):
+        return fault
+    if kind == "Tensor" and not isinstance(value, bytes):
         return f"it is a {type(value).__name__}"
     try:
         if kind in KINDS and kind != "Tensor" and not is_raw:

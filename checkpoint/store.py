@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, retention, run_rows, spans
 from checkpoint.applying import run_applying
-from checkpoint.diff import Change, differences
+from checkpoint.diff import Change, differences, with_values
 from checkpoint.epochs import epoch_after, require_epoch_type
 from checkpoint.errors import (
     REPAIR,
@@ -230,12 +230,13 @@ class CheckpointStore:
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
+            CorruptStoreError: raised by the changes: a large value, which lay apart from its row, is lost.
 
         Time: O(rows of the runs between the two); if an object was deleted in between, or an owned one changed, also
         O(slots of the objects that own others); O(state) if the runs no longer exist. The changes are streamed.
         """
         before = self._reader_of(0 if a is None and a_epoch is None else a, a_epoch)
-        return differences(before, self._reader_of(b, b_epoch))
+        return map(with_values, differences(before, self._reader_of(b, b_epoch)))
 
     def apply_changes(self, changes: Iterable[Change], epoch: int | None = None) -> Receipt:
         """Apply changes to the newest state as the next checkpoint, all or nothing.

@@ -15,11 +15,12 @@ import orjson
 
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import IndexRow, Payload, Slot
+from checkpoint.run import IndexRow, Payload, Slot, fault_of
 from checkpoint.tool import key_values
 from checkpoint.tool.hiding import row_hider
 from checkpoint.tool.raw import (
     BYTES_TAG,
+    LOST,
     exact_number,
     is_raw,
     key_and_value,
@@ -152,7 +153,10 @@ class State:
         """
         if self._tables is None:
             row = self.index.get(TABLES)
-            found = {str(item.slot): loaded(item.value) for item in (self.reader.items(row[0]) if row else ())}
+            items = self.reader.items(row[0]) if row else ()
+            found: dict[str, Any] = {
+                str(item.slot): None if fault_of(item.value) else loaded(item.value) for item in items
+            }
             for name, record in found.items():
                 if not (isinstance(record, dict) and isinstance(record.get("schema"), dict) and "layouts" in record):
                     raise CorruptStoreError(f"the schema of table {name!r} is damaged: see `checkpoint verify`")
@@ -292,6 +296,7 @@ class State:
         read = self._reading(name)
 
         def _read(place: int, item: StoredItem) -> Entry:
+            _require_value(item, repr(name))
             try:
                 return read(place, item)
             except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -381,8 +386,9 @@ class State:
         for name, row in self.index.items():
             if key_values.is_catalogue(name) and row[2] == "SortedDictionary":
                 for item in self.reader.items(row[0]):
+                    entry = None if fault_of(item.value) else loaded(item.value)
                     for table in key_values.tables_in(name, [item.slot]):
-                        found[table], numbers[table] = [], key_values.numbers_in(loaded(item.value))
+                        found[table], numbers[table] = [], key_values.numbers_in(entry)
         for name in filter(self._is_partition, self.index):
             table, number, _ = key_values.part_of(name) or ("", 0, False)
             known = numbers.get(table)
@@ -401,7 +407,10 @@ class State:
     def _contents(self, object_id: int, kind: str) -> Any:
         """Return what an owned object holds, as a value of JSON."""
         items = self.reader.items_by_rank(object_id) if kind in RANKED else self.reader.items(object_id)
-        pairs = [key_and_value(item.slot, item.value) for item in items]
+        pairs = []
+        for item in items:
+            _require_value(item, f"{kind} {object_id}")
+            pairs.append(key_and_value(item.slot, item.value))
         if kind in SEQUENCES:
             return [value for _, value in pairs]
         if kind in SETS:
@@ -409,6 +418,16 @@ class State:
         if all(isinstance(key, str) and key[:1] != "$" for key, _ in pairs):
             return dict(pairs)
         return {"$dict": [list(pair) for pair in pairs]}
+
+
+def _require_value(item: StoredItem, whose: str) -> None:
+    """Refuse a slot whose value is lost.
+
+    Raises:
+        CorruptStoreError: it is.
+    """
+    if (fault := fault_of(item.value)) is not None:
+        raise CorruptStoreError(f"slot {item.slot!r:.80} of {whose} is damaged ({fault}): {LOST}")
 
 
 def _row_entry(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from checkpoint.diff import Change, IndexEntry, Table
+from checkpoint.diff import Change, IndexEntry, Table, with_values
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Slot, is_owner, owned_ids
 from checkpoint.tool import key_values, printing
@@ -95,7 +95,7 @@ class Describer:
         before, after = self._names(change)
         change = replace(change, name=after or before or change.name)  # It may have been renamed since.
         try:
-            return self._described(change)
+            return self._described(with_values(change))
         except (ValueError, TypeError, KeyError, IndexError) as error:
             name = change.name or f"#{change.object}"
             raise CorruptStoreError(

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table
+from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, with_values
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import OWNED_KEY, owned_ids
 
@@ -36,6 +36,9 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     The first change of an owned object is preceded by the slot of its owner, as a change of nothing; that of an object
     whose slots the index says something about, or could, by its entry. The last line says how many stand before it, and
     their digest.
+
+    Raises:
+        CorruptStoreError: a value is lost.
     """
     seal = _Seal()
     for told in chain([orjson.dumps({"patch": _FORMAT})], _lines_of(changes)):
@@ -47,7 +50,7 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
 def _lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     last: Change | None = None
     entries: set[int] = set()
-    for change in changes:
+    for change in map(with_values, changes):
         owner = change.owner if change.owner != last else None
         told = [line for one in (owner, change) if one is not None for line in (*_entry_told(one, entries), one)]
         yield b"\n".join(map(_line_of, told))

@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from checkpoint.run import Payload, Slot
+from checkpoint.errors import CorruptStoreError
+from checkpoint.run import Payload, Slot, fault_of
 
 BYTES_TAG = 0x13
 """The first byte of the slot of a key of bytes."""
@@ -20,10 +21,20 @@ INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
 """How many bits the integers of a column have, by its type."""
 
 
+LOST = "see `checkpoint verify`, and run `checkpoint repair`"
+"""What to do about a value that is lost."""
+
+
 def loaded(payload: Payload | None) -> Any:
-    """Return a stored value as JSON; bytes as base64 in ``{"$bytes": ...}``."""
+    """Return a stored value as JSON; bytes as base64 in ``{"$bytes": ...}``.
+
+    Raises:
+        CorruptStoreError: it is lost.
+    """
     if payload is None:
         return None
+    if (fault := fault_of(payload)) is not None:
+        raise CorruptStoreError(f"a slot is damaged ({fault}): {LOST}")
     if isinstance(payload, bytes):
         return {"$bytes": base64.b64encode(payload).decode()}
     try:
@@ -50,7 +61,7 @@ def key_and_value(slot: Slot, payload: Payload | None, *, raw: bool = False) -> 
         raw: whether both are kept as they are.
     """
     if raw and isinstance(slot, bytes):
-        return as_text(slot), loaded(payload) if isinstance(payload, bytes) else payload
+        return as_text(slot), payload if isinstance(payload, str) else loaded(payload)
     value = loaded(payload)
     if isinstance(value, dict) and "$key" in value:
         return value["$key"], value.get("$value")

@@ -15,7 +15,7 @@ import orjson
 
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import CheckpointKind, Payload, Run
+from checkpoint.run import CheckpointKind, Payload, Run, fault_of
 from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, WATERMARKS, State, absence
 from checkpoint.tool.described import Describer, lists_tables, table_listed
@@ -124,7 +124,7 @@ def _is_version(change: Change) -> bool:
 
 
 def _number(stored: Payload | IndexEntry | None) -> int | None:
-    found = None if isinstance(stored, IndexEntry) else loaded(stored)
+    found = None if isinstance(stored, IndexEntry) or fault_of(stored) else loaded(stored)
     return found if type(found) is int else None
 
 

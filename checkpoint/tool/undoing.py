@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from checkpoint.errors import CheckpointError, CorruptStoreError
-from checkpoint.run import Payload, Run, Slot
+from checkpoint.run import Payload, Run, Slot, fault_of
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, WATERMARKS, State
@@ -143,7 +143,7 @@ def _watermarks(state: State) -> dict[Slot, Payload]:
 def _mark_misfit(record: dict[str, Any], stored: Payload | None) -> str:
     try:
         return "" if stored is None else misfit(record["schema"], loaded(stored))
-    except (ValueError, TypeError, KeyError, StopIteration):
+    except (CorruptStoreError, ValueError, TypeError, KeyError, StopIteration):
         return f"the watermarks {stored!r:.80}"  # Nor are they watermarks.
 
 
@@ -174,7 +174,7 @@ def _shorter(old: dict[str, Any], new: dict[str, Any]) -> dict[int, int]:
 
 def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter: dict[int, int]) -> str:
     """Return why a row cannot be read: its layout is gone, or differs from before, or an integer is too long."""
-    row = loaded(value)
+    row: Any = None if fault_of(value) else loaded(value)
     number = row[0] if isinstance(row, list) and row else None
     if not isinstance(number, int) or number >= len(new) or old[number : number + 1] not in ([], [new[number]]):
         return f"holds a row of layout {number!r:.80}, which its schema would not know"

@@ -19,7 +19,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import ItemRow, Payload
+from checkpoint.run import ItemRow, Payload, fault_of
 from objectspace import codec
 from objectspace.errors import (
     GO_ON,
@@ -317,6 +317,8 @@ class PersistedObject:
             self._damaged(slot, text, error)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
+        if isinstance(found, NoText):
+            found, error = None, str(found)
         if isinstance(error, codec.Unregistered):
             raise ObjectSpaceError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
         raise DamagedObjectError(
@@ -356,8 +358,14 @@ class Fingerprint(int):
     """The hash of a stored text, kept for values that may have been changed in place since they were stored."""
 
 
+class NoText(str):
+    """What stands for the text of an item that has none, and says why; no decoder takes it."""
+
+    __slots__ = ()
+
+
 def item_text(item: StoredItem) -> str:
     """Return the text of a stored item, or a text that no decoder takes if it is not text."""
     if isinstance(item.value, str):
         return item.value
-    return item.value.decode(errors="replace") if isinstance(item.value, bytes) else ""
+    return item.value.decode(errors="replace") if isinstance(item.value, bytes) else NoText(fault_of(item.value))

@@ -8,12 +8,10 @@ from operator import itemgetter, ne
 from typing import Any
 
 from checkpoint.reader import StoredItem, StoredRow
-from checkpoint.run import ItemRow, Slot
+from checkpoint.run import ItemRow, Slot, fault_of
 from objectspace.codec import is_utf8
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
-
-_NO_VALUE = "it is neither text nor bytes, or lay beside its row and is lost"
 
 
 class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
@@ -110,8 +108,8 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         return value  # type: ignore[no-any-return]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
-        if not isinstance(item.value, str | bytes):
-            self._damaged(item.slot, item.value, _NO_VALUE)
+        if (fault := fault_of(item.value)) is not None:
+            self._damaged(item.slot, item.value, fault)
         return item.slot, item.value
 
     def _bound(self, key: Any, beyond: float) -> Slot | None:
@@ -122,8 +120,8 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
     def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
         for row in rows if int in set(map(type, map(_second, rows))) else ():
-            if type(row[1]) is int:
-                self._damaged(row[0], row[1], _NO_VALUE)
+            if (fault := fault_of(row[1])) is not None:
+                self._damaged(row[0], row[1], fault)
         return rows if rows and len(rows[0]) == 2 else [row[:2] for row in rows]  # type: ignore[return-value]
 
 

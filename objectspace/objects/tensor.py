@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from checkpoint.reader import StoredItem, StoredRow
-from checkpoint.run import ItemRow
+from checkpoint.run import ItemRow, fault_of
 from objectspace import codec
 from objectspace.extras import require
 from objectspace.keys import INT64_MAX
@@ -228,7 +228,7 @@ class Tensor(KeyedObject):
             numbers = self._np.frombuffer(data, self._dtype.newbyteorder("<"))
             return item.slot, numbers.astype(self._dtype).reshape(self._chunks)
         except (ValueError, TypeError) as error:
-            self._damaged(item.slot, item.value, error)
+            self._damaged(item.slot, item.value, fault_of(item.value) or error)
 
 
 def _has_ellipsis(index: Any) -> bool:

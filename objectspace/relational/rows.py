@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from checkpoint.run import fault_of
 from objectspace.errors import DamagedObjectError, ObjectSpaceError
 from objectspace.objects.base import DAMAGE
 from objectspace.relational.bulk import split_texts
@@ -184,8 +185,9 @@ class RowCodec:
         where = f"table {self._table!r}" + ("" if key is None else f", the row of the encoded key {key!r}")
         rows = f"space.get_sorted_dictionary({self._table!r})"
         delete = "drop the table" if key is None else f"delete this row with {rows}.pop({key!r})"
+        why = fault_of(text) or error
         return DamagedObjectError(
-            f"{where}: what is stored cannot be read ({error}); found {text!r:.80}, expected a JSON array of the"
+            f"{where}: what is stored cannot be read ({why}); found {text!r:.80}, expected a JSON array of the"
             f" number of a layout and the values; {delete}, or go back with space.rollback(epoch=...)"
         )
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointStore, CorruptStoreError, Run
+from checkpoint import CheckpointStore, CorruptStoreError, Run, invert
+from checkpoint.diff import differences
 from checkpoint.errors import RunRefusedError
 from checkpoint.large import INLINE_BYTES
 from objectspace import DamagedObjectError, PersistedObjectSpace
+from objectspace.relational import Column, StateTable, StorageTable, TableSchema
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, assert_bodies, images, quick_store, retained
 
 LONG = "x" * INLINE_BYTES
@@ -238,12 +242,57 @@ def test_a_lost_body_of_a_raw_dictionary_is_told_as_damage() -> None:
     space.checkpoint()
     store.database.conn.execute("DELETE FROM state_large WHERE id = 3")
     raw = PersistedObjectSpace(store).get_sorted_dictionary("raw")
-    said = r"SortedDictionary 'raw', slot b'2'.* lay beside its row and is lost"
+    said = r"SortedDictionary 'raw', slot b'2'.*its value lay apart from its row and is lost"
     reads = lambda: raw[b"2"], lambda: raw.get_many([b"2"]), lambda: list(raw.items()), lambda: list(raw.values())
     for read in reads:
         with pytest.raises(DamagedObjectError, match=said):
             read()
     assert raw[b"3"] == LONG + "!"
+
+
+def test_a_lost_body_is_named_by_a_diff_and_by_a_merge_and_is_not_brought_back(tmp_path: Path) -> None:
+    store = quick_store(tmp_path / "state.db", history=100)
+    for number in range(1, 4):
+        store.append(run_with({7: f"{LONG}{number}"}))
+    store.database.conn.execute("DELETE FROM state_large WHERE id = 2")
+    store.reopen()
+    fault = r"is damaged \(its value lay apart from its row and is lost\): call repair\(\)"
+    for pair in ((1, 2), (2, 3)):
+        with pytest.raises(CorruptStoreError, match=rf"slot 7 of Sample 'o1' {fault}"):
+            list(store.diff(*pair))
+    back = invert(differences(store.reader(2), store.reader(3)))
+    with pytest.raises(CorruptStoreError, match=rf"slot 7 of Sample 'o1' {fault}"):
+        store.apply_changes(back)
+    store.database.conn.execute("DELETE FROM state_large")
+    with pytest.raises(CorruptStoreError, match=rf"state.db: slot 7 of object 1 {fault}"):
+        store.compact()
+    assert len(store.checkpoints()) == 3
+
+
+@pytest.mark.parametrize("kind", ["list", "dictionary", "value", "queue", "set", "tensor", "lists", "table"])
+def test_a_lost_body_is_told_as_damage_by_every_kind_of_object(kind: str) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    space.create_list("list").append(LONG)
+    space.create_dictionary("dictionary")["k"] = LONG
+    space.create_value("value", LONG)
+    space.create_queue("queue").enqueue(LONG)
+    space.create_set("set").add((LONG, 1))
+    space.create_tensor("tensor", (200,), "float64")[:] = 1.5
+    space.create_dictionary("lists", of=list)["k"] = [LONG]
+    StateTable(space, "table", TableSchema([Column("k", "int64"), Column("v", "string")], ["k"])).insert_row((1, LONG))
+    space.checkpoint()
+    store.database.conn.execute("DELETE FROM state_large")
+    space = PersistedObjectSpace(store)
+    reads: dict[str, Callable[[], Any]] = {
+        "dictionary": lambda: space.get_dictionary("dictionary")["k"],
+        "value": lambda: space.get_value("value").value,
+        "tensor": lambda: space.get_tensor("tensor")[:2],
+        "lists": lambda: list(space.get_dictionary("lists")["k"]),
+        "table": lambda: list(StorageTable(store, "table").scan()),
+    }
+    with pytest.raises(DamagedObjectError, match="its value lay apart from its row and is lost"):
+        reads.get(kind, lambda: list(space.get(kind)))()
 
 
 def test_a_body_that_would_never_go_is_found_and_mended() -> None:

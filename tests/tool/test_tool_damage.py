@@ -92,6 +92,35 @@ def test_a_file_whose_structure_is_damaged_is_not_repaired_and_read_where_it_is_
     assert (tool("verify", fork).exit_code, contents(fork, "counts")) == (0, {"bob": -7})
 
 
+def test_a_value_whose_body_is_lost_is_never_shown_as_its_number(tool: Tool, tmp_path: Path) -> None:
+    path, patch = tmp_path / "state.db", tmp_path / "changes.patch"
+    with PersistedObjectSpace.open(path) as space:
+        numbers = space.create_dictionary("numbers")
+        lists = space.create_dictionary("lists", of=list)
+        space.create_dictionary("others")["k"] = 1
+        numbers["k"], lists["k"] = "x" * 1000, ["x" * 1000]
+        space.checkpoint()
+        numbers["k"], lists["k"][0] = "small", "small"
+        space.checkpoint()
+    damage(path, "DELETE FROM state_large")
+    for arguments in (
+        ["show", path, "numbers@1"],
+        ["show", path, "lists@1"],
+        ["export", path, "numbers@1", tmp_path / "numbers.jsonl"],
+        ["diff", path, 1, 2],
+        ["diff", path, 1, 2, "--json"],
+        ["diff", path, 1, 2, "--patch", patch],
+        ["revert", path, 2],
+    ):
+        found = tool(*arguments)
+        assert (found.exit_code, "its value lay apart from its row and is lost" in found.stderr) == (2, True), arguments
+        assert "`checkpoint repair`" in found.stderr
+        assert "slot 'k' of " in found.stderr or "slot 0 of " in found.stderr
+    assert not patch.exists()
+    assert tool("diff", path, 0, 1, "others").exit_code == 1
+    assert tool("show", path, "numbers").exit_code == 0
+
+
 def test_repair_of_a_space_is_refused(tool: Tool, location: Path) -> None:
     for arguments in ([], ["--dry-run"]):
         found = tool("repair", location, *arguments)
