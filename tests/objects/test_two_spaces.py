@@ -104,6 +104,7 @@ def test_an_acknowledgement_is_not_of_a_checkpoint_that_was_made_again_since(kin
     other.rollback(epoch=1)
     commit_other(other, kind)
     one.on_saved()
+    assert one.get("mine") == ["stored", "edited"], "what is in memory stays until the rollback"
     require_refused(one)
 
 
