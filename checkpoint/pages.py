@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -125,11 +125,16 @@ def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
 
 def bytes_of(rows: list[Any]) -> int:
     """Return the total length of the values of some item rows."""
-    values = list(filter(None, map(_value, rows)))
+    return bytes_in(map(_value, rows))
+
+
+def bytes_in(values: Iterable[Any]) -> int:
+    """Return the total length of some values, of which those of deleted slots are ``None``."""
+    found = list(filter(None, values))
     try:
-        return sum(map(len, values))
+        return sum(map(len, found))
     except TypeError:  # Damage has left something that is not a value.
-        return sum(len(value) for value in values if isinstance(value, str | bytes))
+        return sum(len(value) for value in found if isinstance(value, str | bytes))
 
 
 def key_order(key: Key) -> tuple[Any, int, Any]:

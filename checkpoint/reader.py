@@ -14,7 +14,7 @@ from checkpoint.digests import check_run
 from checkpoint.errors import UnknownCheckpointError
 from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
 from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
-from checkpoint.scan import Scan, value_column
+from checkpoint.scan import PageSize, Scan, value_column
 from checkpoint.schema import VALUE
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -330,8 +330,10 @@ class Reader:
                     f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
                 )
                 cursor = self._session.cursor(statement, (object_id, -1 if limit is None else limit))
+                size = PageSize(self._session, self.PAGE_ROWS, self.PAGE_ROWS)
                 fetch = stack.enter_context(cursor)
-            while page := fetch(self.PAGE_ROWS):
+            while page := fetch(size.rows):
+                size.after(page, self.PAGE_ROWS)
                 yield page
 
     def since(self, older: Reader) -> Reader | None:

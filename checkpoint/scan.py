@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpoint.lookup import Extents, in_order
+from checkpoint.pages import bytes_in
 from checkpoint.run import Slot
 from checkpoint.schema import VALUE
 from checkpoint.session import Session
@@ -65,6 +66,35 @@ class _Stretch(NamedTuple):
         return where, {name: bound for name, (_, bound) in given.items()}
 
 
+class PageSize:
+    """How many rows the next page of a scan has.
+
+    Args:
+        session: the connection: if its store has large values, pages are short until it is known how large.
+        rows: how many rows the first page has.
+        most: how many rows a page has at most, unless the first has more.
+    """
+
+    def __init__(self, session: Session, rows: int, most: int) -> None:
+        self._may_be_large = session.row("SELECT 1 FROM state_large LIMIT 1") is not None
+        self._most = min(max(rows, most), _MOST_LARGE) if self._may_be_large else max(rows, most)
+        self.rows = min(rows, _LEAST_ROWS) if self._may_be_large else rows
+
+    @property
+    def most_around(self) -> int:
+        """How many rows of other runs are laid over and under the page."""
+        return 8 * self.rows if self._may_be_large else _MOST_AROUND
+
+    def after(self, page: list[_Row], fitting: int) -> int:
+        """Return how many rows the page after another has, if no more are fitting for a reason of the caller."""
+        self.rows = max(_LEAST_ROWS, min(8 * self.rows, self._most, fitting))
+        if self._may_be_large and page:
+            length = bytes_in(map(_value, page)) // len(page)
+            most = max(1, min(self.rows, _PAGE_BYTES // (length + 1)))
+            self.rows = 1 << (most.bit_length() - 1)  # Few different statements are prepared.
+        return self.rows
+
+
 class Scan:
     """The newest rows of the slots of an object in slot order, including those that mark deletions (value ``None``).
 
@@ -102,22 +132,25 @@ class Scan:
         self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
     def pages(self, page_rows: int) -> Iterator[list[_Row]]:
-        """Yield the rows page by page: the first has so many rows, each later one up to eight times the one before."""
-        runs, most, last = self._reader.runs, max(page_rows, self._reader.PAGE_ROWS), None
+        """Yield the rows page by page: the first has so many rows, each later one up to eight times the one before.
+
+        If the store has large values, it has fewer rows as well, so that pages of large values are not large.
+        """
+        runs, last = self._reader.runs, None
+        size = PageSize(self._session, page_rows, self._reader.PAGE_ROWS)
         # If all is read, most of it lies in the oldest run, at least at the beginning.
         is_all = page_rows > _LEAST_ROWS and self._bounds == (None, None) and not self._reverse
-        place = _Place(page_rows, runs[-1] if runs and is_all else None, not runs)
+        place = _Place(size.rows, runs[-1] if runs and is_all else None, not runs)
         while not place.is_end:
             with self._reader.mutex:  # Nobody changes the runs from when a statement is built until it ends.
-                page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place)
+                page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place, size.most_around)
+            place = place._replace(rows=size.after(page, place.rows))
             if page:
                 last = page[-1][0]  # Taken before the page is yielded: whoever gets it may change it.
                 yield page
-            page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, place.rows))
-            place = place._replace(rows=page_rows)
 
-    def _page(self, rest: _Stretch, place: _Place) -> tuple[list[_Row], _Place]:
-        """Return the rows of the next slots, and where to go on."""
+    def _page(self, rest: _Stretch, place: _Place, most: int) -> tuple[list[_Row], _Place]:
+        """Return the rows of the next slots, with at most so many of other runs, and where to go on."""
         runs = self._reader.runs
         # Runs may have been merged since the page before.
         if len(runs) > 1 and place.leader not in runs:
@@ -129,12 +162,13 @@ class Scan:
             return page, _Place(place.rows * 8, leader, is_end)
         if is_end and (around := self._around(leader, rest, place.rows)) is not None:
             return self._laid(page, *around), _Place(place.rows, None, True)
-        while len(page) >= _LEAST_ROWS or (is_end and page):
-            if (around := self._around(leader, rest.up_to(page[-1][0]), _MOST_AROUND)) is not None:
-                fitting = len(page) * _MOST_AROUND // (2 * sum(map(len, around)) + 1)
+        least = min(place.rows, _LEAST_ROWS)
+        while len(page) >= least or (is_end and page):
+            if (around := self._around(leader, rest.up_to(page[-1][0]), most)) is not None:
+                fitting = len(page) * most // (2 * sum(map(len, around)) + 1)
                 return self._laid(page, *around), _Place(fitting, None if is_end else leader, False)
             page, is_end = page[: len(page) // 4], False
-        return self._merged_page(rest, _LEAST_ROWS)
+        return self._merged_page(rest, least)
 
     def _page_of(self, leader: RunNumber, rest: _Stretch, rows: int) -> list[_Row]:
         """Return so many rows of the run that leads."""
@@ -293,8 +327,15 @@ _FEW_OVER = 16
 _LEAST_ROWS = 16
 """The least number of rows of the leading run that make a page; so many are merged from all runs if none leads."""
 
+_MOST_LARGE = 256
+"""How many rows a page has at most if the next ones may be large."""
+
+_PAGE_BYTES = 1_048_576
+"""About how many bytes the values of a page have at most if they are large."""
+
 _MEMBERS = 256
 """How many runs are merged by one compound statement; SQLite takes 500 by default."""
 
 _slot = itemgetter(0)
+_value = itemgetter(1)
 _run = itemgetter(-1)

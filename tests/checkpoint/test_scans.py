@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, Reader, Run, scan, spans
+from checkpoint.large import INLINE_BYTES
 from checkpoint.run import slot_order
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, quick_store, run_of
 
@@ -19,6 +21,7 @@ CHANGES = st.dictionaries(st.sampled_from(SLOTS), st.none() | st.integers(0, 9),
 GROWTH = st.integers(0, 60).map(lambda first: dict.fromkeys(range(first, first + 25), first))
 APART = st.integers(0, 8).map(lambda place: dict.fromkeys(range(place * 7, place * 7 + 5), place))
 ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if slot_order(slot) > slot_order(last)})
+LONG = 2 * INLINE_BYTES
 BOUNDS = st.none() | st.sampled_from(SLOTS)
 SCANS = st.tuples(BOUNDS, BOUNDS, st.booleans(), st.sampled_from([None, 1, 2, 5, 100]))
 
@@ -29,6 +32,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     *sizes, with_spans = request.param
     for name, size in zip(("_LEAST_ROWS", "_MOST_AROUND", "_MEMBERS", "_FEW_OVER"), sizes, strict=True):
         monkeypatch.setattr(scan, name, size)
+    monkeypatch.setattr(scan, "_PAGE_BYTES", 3 * LONG)
     monkeypatch.setattr(spans, "LEAST_ROWS", with_spans)
     scan._merging.cache_clear()
     yield
@@ -38,17 +42,26 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def expected_of(state: dict[Any, Any], lower: Any, upper: Any, reverse: bool) -> list[Any]:
     found = sorted((slot for slot, value in state.items() if value is not None), key=slot_order, reverse=reverse)
     low, high = slot_order(-1 if lower is None else lower), slot_order(b"\xff\xff" if upper is None else upper)
-    return [(slot, str(state[slot])) for slot in found if low <= slot_order(slot) <= high]
+    return [(slot, orjson.dumps(state[slot]).decode()) for slot in found if low <= slot_order(slot) <= high]
+
+
+def lengthened(value: int | None, least: int | None) -> int | str | None:
+    return value if value is None or least is None or value < least else str(value) * LONG
 
 
 @pytest.mark.usefixtures("sizes")
-@given(st.lists(st.one_of(CHANGES, GROWTH, APART, APART, ENDS), max_size=14), st.lists(SCANS, min_size=1, max_size=6))
-def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: list[Any]) -> None:
+@given(
+    st.lists(st.one_of(CHANGES, GROWTH, APART, APART, ENDS), max_size=14),
+    st.lists(SCANS, min_size=1, max_size=6),
+    st.sampled_from([None, 0, 5]),
+)
+def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: list[Any], large: int | None) -> None:
     with quick_store(":memory:", history=20) as store:
         state: dict[Any, Any] = {}
         for step in steps:
-            store.append(run_of(step))
-            state |= step
+            changes = {slot: lengthened(value, large) for slot, value in step.items()}
+            store.append(run_of(changes))
+            state |= changes
         found = store.reader()
         for lower, upper, reverse, page_rows in scans:
             expected = expected_of(state, lower, upper, reverse)
@@ -58,6 +71,21 @@ def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: l
             assert [row for page in pages for row in page] == expected
         assert found.last_slot(1) == next((slot for slot, _ in expected_of(state, None, None, True)), None)
         assert found.last_slot(2) is None
+
+
+@pytest.mark.parametrize("length", [100_000, 3_000_000])
+def test_a_page_of_large_values_is_no_larger_than_it_must_be(length: int) -> None:
+    values = dict.fromkeys(range(2000), "small") | dict.fromkeys(range(2000, 2005), "x" * length)
+    with quick_store(":memory:") as store:
+        for run in (run_of(values, FULL), run_of({2_002: "y" * length, 2_001: None})):
+            store.append(run)
+        found = store.reader()
+        for pages in (found.item_pages(1), found.item_pages(1, page_rows=found.PAGE_ROWS), found.pages_by_rank(1)):
+            read = [[len(row[1]) for row in page] for page in pages]
+            assert sum(map(len, read)) == 2_004
+            assert max(map(sum, read)) < 6 * length
+            assert sum(sum(page) > length + 1_000 for page in read) <= 1
+            assert len(read) < 60
 
 
 def test_a_scan_goes_on_over_merges_of_its_runs() -> None:
