@@ -165,8 +165,8 @@ class Writer:
         """Return whether the rows of a space on ``store`` may go to this writer."""
         return True
 
-    def is_newest_in(self, store: CheckpointStore) -> bool:
-        """Return whether the collected rows are durable as the newest checkpoint of ``store``."""
+    def is_newest_in(self, store: CheckpointStore, base: Reader) -> bool:
+        """Return whether the collected rows are durable as the newest checkpoint of ``store``, on top of ``base``."""
         return self.is_durable()
 
     @property
@@ -221,9 +221,14 @@ class RunWriter(Writer):
             raise CheckpointError(f"this writer is {self.describe()}: save a space into it first")
         return self._run
 
-    def is_newest_in(self, store: CheckpointStore) -> bool:
-        """Return whether the run was applied to ``store`` as its newest checkpoint."""
-        return self.is_durable() and store.holds(store.next_number() - 1, self.run, is_whole=True)
+    def is_newest_in(self, store: CheckpointStore, base: Reader) -> bool:
+        """Return whether the run was applied to ``store`` as its newest checkpoint, right on top of ``base``.
+
+        Equal rows on top of anything else are another state, unless they are a whole one.
+        """
+        number = store.next_number() - 1
+        follows = self.kind is CheckpointKind.FULL or (base.newest == number - 1 and not base.is_retired)
+        return follows and self.is_durable() and store.holds(number, self.run, is_whole=True)
 
     def _publish(self, run: Run) -> None:
         if self.kind is CheckpointKind.FULL and self._base is not None:
@@ -251,9 +256,18 @@ class CheckpointWriter(Writer):
         """
         with self._ending:
             if self.state is WriterState.UNKNOWN and self._run is not None:
-                found = self.attempted is not None and self._store.holds(self.attempted, self._run)
-                self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
+                self.state = WriterState.COMMITTED if self._has_arrived(self._run) else WriterState.ROLLED_BACK
             return super().is_durable()
+
+    def _has_arrived(self, run: Run) -> bool:
+        """Return whether the store has the rows as they were committed: on top of their base, and for their epoch.
+
+        Somebody else may have committed equal rows with the same number since.
+        """
+        number = self.attempted
+        if number is None or not self._store.holds(number, run) or (self._base is not None and self._base.is_retired):
+            return False
+        return self.epoch is None or self._store.epoch_of(number) == self.epoch
 
     @property
     def number(self) -> int | None:

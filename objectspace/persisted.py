@@ -182,12 +182,20 @@ class PersistedObjectSpace(ObjectSpace):
             raise CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
             )
-        if not self._flight.writer.is_newest_in(self._store):
-            raise CheckpointProtocolError(
-                f"on_saved() before the commit: the writer is {self._flight.writer.describe()};"
-                " call writer.commit() first"
-            )
+        if not self._flight.writer.is_newest_in(self._store, self._reader):
+            raise self._not_saved(self._flight.writer)
         self._settle(durable=True)
+
+    def _not_saved(self, writer: Writer) -> CheckpointProtocolError:
+        if writer.state is WriterState.COMMITTED:
+            return CheckpointProtocolError(
+                "on_saved() before the rows were applied: the writer is committed, but the newest checkpoint of"
+                f" {self._store.path} is not its run on top of what this space has read; apply the run to the store as"
+                " its next checkpoint, or drop the edits with rollback()"
+            )
+        return CheckpointProtocolError(
+            f"on_saved() before the commit: the writer is {writer.describe()}; call writer.commit() first"
+        )
 
     @collecting_seldom()
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
@@ -245,7 +253,8 @@ class PersistedObjectSpace(ObjectSpace):
             with suppress(CheckpointError):  # A commit that was under way may have ended.
                 self._flight.writer.rollback()
         if self._is_torn and self._flight is not None:
-            self._note_what_is_stored(self._flight, self._flight.writer.is_newest_in(self._store))
+            durable = self._flight.writer.is_newest_in(self._store, self._reader)
+            self._note_what_is_stored(self._flight, durable)
             self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
         if epoch is not None:
@@ -467,7 +476,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _resolve(self) -> None:
         """Find out how the save in flight ended, and settle it."""
         if self._flight is not None:
-            self._settle(durable=self._flight.writer.is_newest_in(self._store))
+            self._settle(durable=self._flight.writer.is_newest_in(self._store, self._reader))
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; if what is stored now cannot be read, it stays in flight."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, RunWriter
 from checkpoint.session import Session
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
 
@@ -65,12 +65,15 @@ def test_a_commit_that_was_refused_is_not_taken_for_that_of_the_space_that_came_
 
 
 class FailsToCommit(sqlite3.Connection):
-    """A connection whose file system fails at a commit, once."""
+    """A connection whose file system fails once at the commit of a transaction that has written something."""
 
     fails = False
+    changes_before = 0
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
-        if FailsToCommit.fails and args[0] == "COMMIT":
+        if args[0].startswith("BEGIN"):
+            self.changes_before = self.total_changes
+        if FailsToCommit.fails and args[0] == "COMMIT" and self.total_changes > self.changes_before:
             FailsToCommit.fails = False
             error = sqlite3.OperationalError("injected")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
@@ -106,6 +109,85 @@ def test_an_acknowledgement_is_not_of_a_checkpoint_that_was_made_again_since(kin
     one.on_saved()
     assert one.get("mine") == ["stored", "edited"], "what is in memory stays until the rollback"
     require_refused(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_equal_rows_on_top_of_another_state_are_not_the_commit_of_unknown_outcome(
+    kind: CheckpointKind, is_acknowledged: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "factory", FailsToCommit)
+    store = CheckpointStore(tmp_path / "state.db")
+    one, other = two_spaces(store)
+    other.get("other's").append("from before")
+    other.checkpoint()
+    one.rollback()
+    one.get("mine").append("edited")
+    monkeypatch.setattr(FailsToCommit, "fails", True)
+    with pytest.raises(CheckpointError, match="the file system failed"):
+        one.checkpoint(kind=kind)
+    store.reopen()
+    other.rollback(epoch=1)
+    commit_other(other, kind)
+    other.get("mine").append("edited")
+    other.checkpoint(kind=kind)
+    if is_acknowledged:
+        with pytest.raises(CheckpointProtocolError, match="before the commit: the writer is rolled back"):
+            one.on_saved()
+    one.get("mine").append("more")
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (one.get("mine"), one.get("other's")) == (["stored", "edited"], ["committed"])
+
+
+def test_an_equal_checkpoint_for_another_epoch_is_not_the_commit_of_unknown_outcome(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "factory", FailsToCommit)
+    store = CheckpointStore(tmp_path / "state.db")
+    one, other = two_spaces(store)
+    monkeypatch.setattr(FailsToCommit, "fails", True)
+    with pytest.raises(CheckpointError, match="the file system failed"):
+        one.checkpoint(epoch=51)
+    store.reopen()
+    other.rollback()
+    other.get("mine").append("edited")
+    other.checkpoint(epoch=61)
+    with pytest.raises(CheckpointProtocolError, match="before the commit: the writer is rolled back"):
+        one.on_saved()
+    one.rollback()
+    assert one.get("mine") == ["stored", "edited"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_nobody_applied_is_not_the_equal_checkpoint_of_another_space(kind: CheckpointKind) -> None:
+    store = CheckpointStore(":memory:")
+    one, other = two_spaces(store)
+    writer = RunWriter(kind)
+    one.save(writer)
+    writer.commit()
+    commit_other(other, CheckpointKind.DIFFERENTIAL)
+    other.get("mine").append("edited")
+    other.checkpoint(kind=kind)
+    with pytest.raises(CheckpointProtocolError, match="before the rows were applied: the writer is committed, but"):
+        one.on_saved()
+    one.get("mine").append(len(one.get("other's")))
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_was_applied_is_acknowledged(kind: CheckpointKind) -> None:
+    store = CheckpointStore(":memory:")
+    one, _ = two_spaces(store)
+    writer = RunWriter(kind)
+    one.save(writer)
+    writer.commit()
+    store.apply(writer.run)
+    one.on_saved()
+    one.checkpoint()
+    assert PersistedObjectSpace(store).get("mine") == ["stored", "edited"]
 
 
 def test_a_writer_that_is_kept_holds_nothing_of_the_store() -> None:
