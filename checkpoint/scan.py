@@ -90,7 +90,7 @@ class PageSize:
         self.rows = max(_LEAST_ROWS, min(8 * self.rows, self._most, fitting))
         if self._may_be_large and page:
             length = bytes_in(map(_value, page)) // len(page)
-            most = max(1, min(self.rows, _PAGE_BYTES // (length + 1)))
+            most = max(1, min(self.rows, MOST_BYTES // (length + 1)))
             self.rows = 1 << (most.bit_length() - 1)  # Few different statements are prepared.
         return self.rows
 
@@ -330,7 +330,7 @@ _LEAST_ROWS = 16
 _MOST_LARGE = 256
 """How many rows a page has at most if the next ones may be large."""
 
-_PAGE_BYTES = 1_048_576
+MOST_BYTES = 1_048_576
 """About how many bytes the values of a page have at most if they are large."""
 
 _MEMBERS = 256

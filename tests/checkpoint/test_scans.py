@@ -32,7 +32,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     *sizes, with_spans = request.param
     for name, size in zip(("_LEAST_ROWS", "_MOST_AROUND", "_MEMBERS", "_FEW_OVER"), sizes, strict=True):
         monkeypatch.setattr(scan, name, size)
-    monkeypatch.setattr(scan, "_PAGE_BYTES", 3 * LONG)
+    monkeypatch.setattr(scan, "MOST_BYTES", 3 * LONG)
     monkeypatch.setattr(spans, "LEAST_ROWS", with_spans)
     scan._merging.cache_clear()
     yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import Change, CheckpointError, CheckpointStore, IndexEntry, Table, UnknownCheckpointError, invert
+from checkpoint import (
+    Change,
+    CheckpointError,
+    CheckpointStore,
+    IndexEntry,
+    Reader,
+    Table,
+    UnknownCheckpointError,
+    invert,
+)
 from checkpoint.diff import _Comparison
 from checkpoint.tool.patch import changes_of, lines_of
 from objectspace import PersistedObjectSpace
@@ -132,6 +141,22 @@ def test_only_the_rows_of_the_runs_between_are_looked_at(monkeypatch: pytest.Mon
     assert [change.slot for change in store.diff(1, 2)] == [17, 4000]
     assert [change.slot for change in store.diff(2, 1)] == [17, 4000]
     assert len(seen) < 30
+
+
+def test_a_difference_holds_few_large_values_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = quick_store(":memory:")
+    for letter in "ab":
+        store.append(run_of(dict.fromkeys(range(40), letter * 200000)))
+    asked: list[int] = []
+    items_at = Reader.items_at
+
+    def _noted(reader: Reader, object_id: int, slots: Sequence[Any]) -> Any:
+        asked.append(len(slots))
+        return items_at(reader, object_id, slots)
+
+    monkeypatch.setattr(Reader, "items_at", _noted)
+    assert [change.slot for change in store.diff(1, 2)] == list(range(40))
+    assert (sum(asked), max(asked) < 10) == (40, True)
 
 
 def test_a_difference_stays_what_it_was_while_the_store_goes_on() -> None:
