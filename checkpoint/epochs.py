@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from checkpoint.errors import CheckpointError, EpochTypeError
 
+_SHOWN_BITS = 128
+"""Integers of more bits are not shown in messages: Python has no text of those of more than 4,300 digits."""
 
-def require_epoch_type(epoch: int | None) -> None:
+
+def require_epoch_type(epoch: int | None, what: str = "epoch") -> None:
     """Refuse anything but an epoch or ``None``, which stands for the next one.
+
+    Args:
+        epoch: the epoch, or the number of a checkpoint.
+        what: what it is called.
 
     Raises:
         EpochTypeError: it is neither.
     """
     is_whole = isinstance(epoch, int) and not isinstance(epoch, bool)
     if epoch is not None and not (is_whole and -(2**63) <= epoch < 2**63):
-        raise EpochTypeError(f"epoch is {epoch!r}: expected an int of 64 bits")
+        is_long = is_whole and epoch.bit_length() > _SHOWN_BITS
+        found = f"an int of {epoch.bit_length()} bits" if is_long else repr(epoch)
+        raise EpochTypeError(f"{what} is {found}: expected an int of 64 bits")
 
 
 def epoch_after(number: int, last: int, epoch: int | None, where: str) -> int:

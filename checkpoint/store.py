@@ -624,6 +624,7 @@ class CheckpointStore:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
         if not isinstance(wanted, int) or isinstance(wanted, bool):
             raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
+        require_epoch_type(wanted, column)
         for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
             # The row of the wanted record may have been changed to say otherwise, and a row that matches may not be the
             # one wanted.

@@ -11,6 +11,18 @@ GO_ON = (
 """What to do if an object is damaged in a store that has others; the message names it before this text."""
 
 
+def shown(value: object) -> str:
+    """Return a value as messages show it, even if it has no ``repr``, as an integer of more than 4,300 digits has none.
+
+    >>> shown("a"), shown(10**5000)
+    ("'a'", 'an int of 16610 bits')
+    """
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return f"an int of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
 class ObjectSpaceError(Exception):
     """Something went wrong in an object space; nothing was lost and nothing is half applied."""
 

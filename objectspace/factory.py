@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from objectspace import codec
-from objectspace.errors import UnencodableValueError, WrongKindError
+from objectspace.errors import UnencodableValueError, WrongKindError, shown
 from objectspace.objects import (
     KINDS,
     Array,
@@ -313,7 +313,9 @@ def _array_options(length: int, default: Any) -> dict[str, Any]:
         raise TypeError(f"the length of an array is {length}: expected a whole number")
     count = operator.index(length)
     if not 0 <= count <= sys.maxsize:
-        raise ValueError(f"the length of an array is {length}: expected 0 to {sys.maxsize}, or use a sparse array")
+        raise ValueError(
+            f"the length of an array is {shown(length)}: expected 0 to {sys.maxsize}, or use a sparse array"
+        )
     return {"length": count, "default": _plain(default)}
 
 
@@ -340,5 +342,7 @@ def _spelled(kind: str) -> str:
 
 def _same(found: P, what: str, present: Any, wanted: Any) -> P:
     if present != wanted:
-        raise WrongKindError(f"{found._describe()} exists with {what} {present!r}, but {wanted!r} was asked for")
+        raise WrongKindError(
+            f"{found._describe()} exists with {what} {shown(present)}, but {shown(wanted)} was asked for"
+        )
     return found

@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
 from objectspace.codec import Unencodable, encode, is_utf8
+from objectspace.errors import shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DECIMAL_EXPONENT_MAX = 6144
@@ -220,7 +221,7 @@ def check_sortable(key: Any) -> None:
         for item in key:
             check_sortable(item)
     elif kind not in _SORTABLE:
-        raise TypeError(f"{key!r:.80} has no place in a sorted object: {_why_no_place(key)}")
+        raise TypeError(f"{shown(key):.80} has no place in a sorted object: {_why_no_place(key)}")
     elif kind in (float, Decimal):
         refuse_nan(key)
     elif kind is str and not is_utf8(key):

@@ -246,6 +246,7 @@ class PersistedObjectSpace(ObjectSpace):
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged; nothing has changed then.
+            EpochTypeError: the epoch is not a 64-bit int; nothing has changed then.
         """
         self._usable()
         self._will_change()
@@ -269,6 +270,7 @@ class PersistedObjectSpace(ObjectSpace):
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+            EpochTypeError: the epoch is not a 64-bit int.
         """
         self._usable()
         if epoch is None:

@@ -19,6 +19,7 @@ from objectspace.errors import (
     NameInUseError,
     ObjectNotFoundError,
     WrongKindError,
+    shown,
 )
 from objectspace.factory import ObjectFactory
 from objectspace.objects import KINDS, RawSortedDictionary, class_of
@@ -403,7 +404,7 @@ def checked_cache_slots(count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"cache_slots is {count!r}: expected an int, how many slots to keep in memory")
     if count < 1:
-        raise ValueError(f"cache_slots is {count}: keep at least 1 slot in memory")
+        raise ValueError(f"cache_slots is {shown(count)}: keep at least 1 slot in memory")
     return count
 
 
@@ -414,7 +415,7 @@ def _may_be_table(_: str, kind: str, codec: str) -> bool:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"a name is text: found {name!r} of type {type(name).__name__}")
+        raise TypeError(f"a name is text: found {shown(name)} of type {type(name).__name__}")
     if not is_utf8(name):
         raise ValueError(f"the name {name!r} holds a lone surrogate: a name is valid text")
 

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex, TypeVar, overload
 from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.codec import ATOMS
+from objectspace.errors import shown
 from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, alike, unchanged
 from objectspace.objects.keyed import KeyedObject
@@ -118,7 +119,7 @@ class Array(KeyedObject, Sequence[T]):
         for place, element in enumerate(islice(self, first, max(first, last)), first):
             if alike(element, value):
                 return place
-        raise ValueError(f"{self._describe()}: {value!r} is not among the elements from {first} to {last}")
+        raise ValueError(f"{self._describe()}: {shown(value)} is not among the elements from {first} to {last}")
 
     def fill(self, value: T) -> None:
         """Assign one value to every element.

@@ -27,6 +27,7 @@ from objectspace.errors import (
     DamagedObjectError,
     ObjectSpaceError,
     UnencodableValueError,
+    shown,
 )
 from objectspace.objects.torn import InOnePiece
 from objectspace.objects.variants import base_of, become, is_cold
@@ -305,10 +306,7 @@ class PersistedObject:
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
         reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
-        try:
-            return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {reason}")
-        except RecursionError:
-            return UnencodableValueError(f"{self._describe()}, {what} a {type(slot).__name__}: {reason}")
+        return UnencodableValueError(f"{self._describe()}, {what} {shown(slot)}: {reason}")
 
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:
@@ -322,7 +320,7 @@ class PersistedObject:
         if isinstance(error, codec.Unregistered):
             raise ObjectSpaceError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
         raise DamagedObjectError(
-            f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {found!r:.80};"
+            f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {shown(found):.80};"
             f" other objects are readable; {GO_ON}"
         )
 

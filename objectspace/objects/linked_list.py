@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Any, Generic, NoReturn, TypeVar
 
-from objectspace.errors import EmptyError, ObjectNotFoundError
+from objectspace.errors import EmptyError, ObjectNotFoundError, shown
 from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
@@ -210,7 +210,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """
         node = self.find(value)
         if node is None:
-            raise ValueError(f"{self._describe()} has no value {value!r}")
+            raise ValueError(f"{self._describe()} has no value {shown(value)}")
         self._unlink(node)
 
     def remove_node(self, node: Node[T]) -> None:

@@ -11,6 +11,7 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
+from objectspace.errors import shown
 from objectspace.objects import scans
 from objectspace.objects.arguments import Copied
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
@@ -147,14 +148,15 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             return present  # type: ignore[no-any-return]
         if isinstance(contents, PersistedObject):
             raise TypeError(
-                f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
+                f"{self._describe()}, key {shown(key)}: assign a plain copy; {contents._describe()} has its own place"
             )
         if present is ABSENT:
             self._slot(key)
         else:
             key = present._owner_key  # The one that is there stays, as in a dict.
+        name = self._name_of(key)  # First: the key may be of a class with a repr of its own, which may raise anything.
         with self._in_one_piece():
-            member = self._make_member(key, self._home.new_id(), fresh=True)
+            member = self._make_member(key, name, self._home.new_id(), fresh=True)
             self._home.touch(member)
         try:
             _fill(member, self._readable(key, contents))
@@ -178,8 +180,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         except (TypeError, ValueError) as error:
             expected = "a mapping or pairs" if takes_pairs else "an iterable of values"
             raise (ValueError if isinstance(error, ValueError) else TypeError)(
-                f"{self._describe()}, key {key!r:.80}: found {contents!r:.80} for an object of kind {kind.kind}:"
-                f" expected {expected} ({error})"
+                f"{self._describe()}, key {shown(key):.80}: found {shown(contents):.80} for an object of kind"
+                f" {kind.kind}: expected {expected} ({error})"
             ) from error
         return contents
 
@@ -288,10 +290,13 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def _rename(self, name: str) -> None:
         super()._rename(name)
         for member in self._known.values():
-            member._rename(f"{name}[{member._owner_key!r}]")
+            member._rename(self._name_of(member._owner_key))
 
-    def _make_member(self, key: Any, object_id: int, *, fresh: bool) -> PersistedObject:
-        name = f"{self._name}[{key!r}]"
+    def _name_of(self, key: Any) -> str:
+        """Return the name of the object of a key."""
+        return f"{self._name}[{shown(key)}]"
+
+    def _make_member(self, key: Any, name: str, object_id: int, *, fresh: bool) -> PersistedObject:
         member = self._member._make(self._home, name, object_id, fresh=fresh, options=dict(_MEMBER_OPTIONS))
         member._owner = self
         member._owner_key = key
@@ -323,7 +328,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         """Replace handles that nobody else knows with unread ones: the space knows all that are dirty."""
         live = self._table.live
         for key in [key for key in live if not is_known_elsewhere(live, key)]:
-            live[key] = self._make_member(key, live[key]._id, fresh=False)
+            live[key] = self._make_member(key, live[key]._name, live[key]._id, fresh=False)
 
     def _owned(self) -> Iterable[PersistedObject]:
         return list(self._known.values())
@@ -353,7 +358,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         self._table.is_mixed = self._table.is_mixed or is_mixed
         with self._home.mutex:
             known = self._known.get(object_id)
-            return key, known if known is not None else self._make_member(key, object_id, fresh=False)
+            if known is None:
+                known = self._make_member(key, self._name_of(key), object_id, fresh=False)
+            return key, known
 
     def _stored_differences(self) -> Iterable[Any]:
         return ()

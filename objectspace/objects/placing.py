@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NoReturn, Protocol, SupportsIndex, TypeVar
 
-from objectspace.errors import EmptyError
+from objectspace.errors import EmptyError, shown
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def placed(target: Ended, index: SupportsIndex) -> int:
     place = operator.index(index)
     place += len(target) if place < 0 else 0
     if not 0 <= place < len(target):
-        raise IndexError(f"{target._describe()} has {len(target)} elements, none at {operator.index(index)}")
+        raise IndexError(f"{target._describe()} has {len(target)} elements, none at {shown(operator.index(index))}")
     return place
 
 

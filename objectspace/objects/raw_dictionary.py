@@ -10,7 +10,7 @@ from typing import Any
 from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, Slot, fault_of
 from objectspace.codec import is_utf8
-from objectspace.errors import UnencodableValueError
+from objectspace.errors import UnencodableValueError, shown
 from objectspace.objects.sorted_dictionary import SortedDictionary
 
 
@@ -63,9 +63,9 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
     def _refusal(self, key: object, value: object) -> Exception:
         if type(key) is not bytes:
-            return TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
+            return TypeError(f"{self._describe()} is raw: a key is bytes, found {shown(key):.80}")
         wanted = "text valid in UTF-8, without lone surrogates" if type(value) is str else "text or bytes"
-        return UnencodableValueError(f"{self._describe()} is raw: a value is {wanted}, found {value!r:.80}")
+        return UnencodableValueError(f"{self._describe()} is raw: a value is {wanted}, found {shown(value):.80}")
 
     def _put_all(self, pairs: dict[Any, Any]) -> None:
         if _are_storable(pairs):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 
+from objectspace.errors import shown
 from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
@@ -217,7 +218,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         """
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
-            raise IndexError(f"{self._describe()} has {len(self)} items, none at {index}")
+            raise IndexError(f"{self._describe()} has {len(self)} items, none at {shown(index)}")
         if (order := self._order_in_memory()) is not None:
             return order[place], self._table.read(order[place])
         item: tuple[K, V] = self._walk_to(place, self._pairs)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Never, NoReturn, TypeVar
 
 from objectspace import keys
-from objectspace.errors import EmptyError
+from objectspace.errors import EmptyError, shown
 from objectspace.objects.base import ABSENT
 from objectspace.objects.set import MemberCodec, SetMethods
 from objectspace.objects.sorted import SortedObject
@@ -81,7 +82,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
             raise KeyError(f"{self._describe()} is empty: there is nothing to pop")
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
-            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {index}")
+            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {shown(index)}")
         order = self._order_in_memory()
         value: T = self._walk_to(place, self._keys) if order is None else order[place]
         self.discard(value)
@@ -175,10 +176,14 @@ class SortedSetView(SetMethods[T]):
 
     def __init__(self, source: SortedSet[T], lower: T, upper: T) -> None:
         if lower is None or upper is None:
-            raise TypeError(f"a view is between two elements: found {lower!r} and {upper!r}; irange() has open sides")
+            raise TypeError(
+                f"a view is between two elements: found {shown(lower)} and {shown(upper)}; irange() has open sides"
+            )
         keys.refuse_nan((lower, upper))
         if upper < lower:  # type: ignore[operator]
-            raise ValueError(f"the bounds of a view are the wrong way round: {lower!r} is greater than {upper!r}")
+            raise ValueError(
+                f"the bounds of a view are the wrong way round: {shown(lower)} is greater than {shown(upper)}"
+            )
         self._source, self._lower, self._upper = source, lower, upper
 
     def add(self, value: T) -> None:
@@ -190,7 +195,8 @@ class SortedSetView(SetMethods[T]):
         Time: O(log n). Dirties: one item and the length, if it is new.
         """
         if not self._covers(value):
-            raise ValueError(f"{value!r} is outside this view, which reaches from {self._lower!r} to {self._upper!r}")
+            bounds = f"{shown(self._lower)} to {shown(self._upper)}"
+            raise ValueError(f"{shown(value)} is outside this view, which reaches from {bounds}")
         self._source.add(value)
 
     def discard(self, value: T) -> None:
@@ -211,11 +217,13 @@ class SortedSetView(SetMethods[T]):
         Time: O(distance from the end). Dirties: one item and the length.
         """
         walk, steps = (iter(self), index) if index >= 0 else (reversed(self), -1 - index)
-        for value in islice(walk, steps, None):
+        for value in islice(walk, min(steps, sys.maxsize), None):
             self._source.discard(value)
             return value
         if len(self):
-            raise IndexError(f"{self._source._describe()} has {len(self)} elements in this view, none at {index}")
+            raise IndexError(
+                f"{self._source._describe()} has {len(self)} elements in this view, none at {shown(index)}"
+            )
         raise KeyError(f"{self._source._describe()} is empty here: there is nothing to pop")
 
     def clear(self) -> None:
@@ -242,7 +250,8 @@ class SortedSetView(SetMethods[T]):
         """
         keys.refuse_nan((lower, upper))
         if not (self._covers(lower) and self._covers(upper)):
-            raise ValueError(f"{lower!r} to {upper!r} is outside this view, {self._lower!r} to {self._upper!r}")
+            bounds = f"{shown(self._lower)} to {shown(self._upper)}"
+            raise ValueError(f"{shown(lower)} to {shown(upper)} is outside this view, {bounds}")
         return SortedSetView(self._source, lower, upper)
 
     def irange(

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from objectspace import codec
+from objectspace.errors import shown
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
@@ -174,7 +175,7 @@ class SparseArray(KeyedObject, Generic[T]):
     def _place(self, index: SupportsIndex) -> int:
         place = operator.index(index)
         if not INT64_MIN <= place <= INT64_MAX:
-            raise IndexError(f"{self._describe()}: the index {place} has more than 64 bits")
+            raise IndexError(f"{self._describe()}: the index {shown(place)} has more than 64 bits")
         return place
 
     def _places(self, index: slice) -> range:

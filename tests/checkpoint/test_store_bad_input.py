@@ -168,6 +168,19 @@ def test_an_epoch_that_goes_backwards_is_refused(epoch: int) -> None:
     assert store.append(run_of({1: "b"})).epoch == 6
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**5000], ids=int.bit_length)
+def test_what_is_longer_than_an_epoch_or_a_number_is_refused(number: int) -> None:
+    store = quick_store(":memory:")
+    for use in (
+        lambda: store.writer(epoch=number),
+        lambda: store.reader(epoch=number),
+        lambda: store.reader(number),
+        lambda: store.fork("nowhere", epoch=number),
+    ):
+        with pytest.raises(EpochTypeError, match=r"(epoch|number) is .*[0-9].*: expected an int of 64 bits"):
+            use()
+
+
 @pytest.mark.parametrize("epoch", ["7", 7.0, True, 2**63, b"7"])
 def test_an_epoch_that_is_no_int_is_refused(epoch: Any) -> None:
     store = quick_store(":memory:")

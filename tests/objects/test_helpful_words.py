@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkpoint import EpochTypeError
 from objectspace import (
     CheckpointProtocolError,
     PersistedObjectSpace,
@@ -42,6 +43,27 @@ def groups() -> Any:
     space = VolatileObjectSpace()
     space.create_dictionary("plain")["a"] = 1
     space.create_dictionary("groups", of=list)["a"] = [1]
+    return space
+
+
+HUGE, HUGE_SHOWN = 10**5000, "an int of 16610 bits"
+"""An integer of more digits than Python writes, and what messages say instead."""
+
+
+def space_with_a_huge_key(value: Any) -> PersistedObjectSpace:
+    space = PersistedObjectSpace.open(":memory:")
+    space.create_dictionary("d")[HUGE] = value
+    return space
+
+
+def one_of_each() -> Any:
+    """Return a space with an object of each kind that has an order, which has the kind's name."""
+    space = VolatileObjectSpace()
+    space.create_list("list").append(1)
+    space.create_array("array", 3)
+    space.create_sparse_array("sparse_array")
+    space.create_sorted_set("sorted_set").add(1)
+    space.create_sorted_dictionary("sorted_dictionary")[1] = 1
     return space
 
 
@@ -115,6 +137,22 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: sorted_set().add(1j), TypeError, "1j has no place .*: keys of type complex have no total order"),
     (lambda: groups().get("groups").update(b=5), TypeError, "'groups', key 'b': found 5 for an object of kind List"),
     (lambda: groups().get("groups").setdefault("b", None), TypeError, "'groups', key 'b': found None"),
+    (
+        lambda: space_with_a_huge_key(object()).checkpoint(),
+        UnencodableValueError,
+        f"'d', slot {HUGE_SHOWN}: object has",
+    ),
+    (lambda: one_of_each().get("list").pop(HUGE), IndexError, f"has 1 elements, none at {HUGE_SHOWN}"),
+    (lambda: one_of_each().get("array")[-HUGE], IndexError, f"has 3 elements, none at {HUGE_SHOWN}"),
+    (lambda: one_of_each().get("sparse_array")[HUGE], IndexError, f"index {HUGE_SHOWN} has more than 64 bits"),
+    (lambda: one_of_each().get("sorted_set").pop(HUGE), IndexError, f"none at {HUGE_SHOWN}"),
+    (lambda: one_of_each().get("sorted_set").view_between(0, 9).pop(HUGE), IndexError, f"none at {HUGE_SHOWN}"),
+    (lambda: one_of_each().get("sorted_set").view_between(HUGE, 1), ValueError, f"{HUGE_SHOWN} is greater than 1"),
+    (lambda: one_of_each().get("sorted_dictionary").popitem(HUGE), IndexError, f"none at {HUGE_SHOWN}"),
+    (lambda: groups().create_array("a", HUGE), ValueError, f"length of an array is {HUGE_SHOWN}: expected 0 to"),
+    (lambda: VolatileObjectSpace(cache_slots=-HUGE), ValueError, f"cache_slots is {HUGE_SHOWN}: keep at least 1"),
+    (lambda: groups().create_list(HUGE), TypeError, f"a name is text: found {HUGE_SHOWN} of type int"),
+    (lambda: space_with_a_huge_key(1).at(HUGE), EpochTypeError, f"epoch is {HUGE_SHOWN}: expected an int of 64 bits"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
 

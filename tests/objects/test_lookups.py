@@ -12,7 +12,7 @@ from enum import IntEnum
 from fractions import Fraction
 from operator import and_, iand, ior, isub, ixor, or_, sub, xor
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -226,6 +226,30 @@ def test_the_first_element_is_there_while_clean_ones_are_dropped_from_memory(
 def test_peeking_into_nothing_is_refused(space: PersistedObjectSpace, create: Callable[[Any], Any]) -> None:
     with pytest.raises(EmptyError, match="peek"):
         create(space).peek()
+
+
+@pytest.mark.parametrize("key", [10**5000, (1, 10**5000)], ids=["int", "tuple"])
+def test_a_key_that_python_does_not_write_has_an_object(space: PersistedObjectSpace, key: Any) -> None:
+    groups = space.create_dictionary("d", of=list)
+    groups.setdefault(key).append(1)
+    space.checkpoint()
+    groups[key].append(2)
+    space.rename("d", "e")
+    assert groups[key].name in ("e[an int of 16610 bits]", "e[a tuple]")
+    space.rollback()
+    assert PersistedObjectSpace(space.store).get("d").copy() == groups.copy() == {key: [1]}
+
+
+def test_a_key_that_cannot_be_shown_leaves_the_dictionary_whole(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = space.create_dictionary("d", of=list)
+    groups.setdefault("a").append(1)
+    monkeypatch.setattr(groups, "_name_of", Mock(side_effect=RuntimeError("no repr")))
+    with pytest.raises(RuntimeError, match="no repr"):
+        groups.setdefault("b")
+    space.checkpoint()
+    assert PersistedObjectSpace(space.store).get("d").copy() == {"a": [1]}
 
 
 def test_a_list_that_its_sort_key_changes_is_as_it_was(space: PersistedObjectSpace) -> None:
