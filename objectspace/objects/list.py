@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from operator import is_not
+from operator import is_, is_not
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Never, Self, SupportsIndex, TypeVar, overload
 
@@ -160,7 +160,8 @@ class List(list[T], PersistedObject):
         """
         before = list(self)
         found = sorted(before, **options)  # It may run any code, even a save of the space: nothing is noted before it.
-        if len(self) != len(before):
+        self._home.touch(self)  # First: after a rollback, what was sorted is no longer what is here.
+        if len(self) != len(before) or not all(map(is_, self, before)):
             self[:] = before
             raise ValueError("list modified during sort")
         if self._watch():

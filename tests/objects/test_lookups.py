@@ -252,12 +252,19 @@ def test_a_key_that_cannot_be_shown_leaves_the_dictionary_whole(
     assert PersistedObjectSpace(space.store).get("d").copy() == {"a": [1]}
 
 
-def test_a_list_that_its_sort_key_changes_is_as_it_was(space: PersistedObjectSpace) -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize(
+    "change", [lambda target, value: target.append(value), lambda target, value: target.__setitem__(0, 9)]
+)
+def test_a_list_that_its_sort_key_changes_is_as_it_was(
+    space: PersistedObjectSpace, change: Callable[[Any, Any], None], is_stored: bool
+) -> None:
     target = space.create_list("list")
     target.extend([3, 1, 2])
-    space.checkpoint()
+    if is_stored:
+        space.checkpoint()
     with pytest.raises(ValueError, match="list modified during sort"):
-        target.sort(key=lambda value: target.append(value) or value)
+        target.sort(key=lambda value: change(target, value) or value)
     assert list(target) == [3, 1, 2]
     space.checkpoint()
     target._check()
