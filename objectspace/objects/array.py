@@ -17,6 +17,7 @@ from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, alike, unchanged
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.placing import placed
+from objectspace.objects.variants import refuse_dead
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class Array(KeyedObject, Sequence[T]):
             self._table.write(self._place(index), value)
             return
         places, values = range(*index.indices(len(self))), list(value)
+        refuse_dead(self)  # Reading the values may have run any code.
         if len(places) != len(values):
             raise ValueError(
                 f"{self._describe()}: {len(values)} values for a slice of {len(places)}; an array has a fixed length"

@@ -136,6 +136,8 @@ class Dictionary(dict[K, V], KeyedObject):
         # Anything but a plain dict may run any code while it is read, even a save of the space: it is read first.
         changes = other if type(other) is dict and not more else dict(other, **more)
         refuse_dead(self)
+        if is_cold(self):
+            self._wake()
         self._update(changes)
 
     @overload

@@ -565,7 +565,11 @@ class _Watched(List[T]):
     def _set_with_care(self, index: Any, value: Any) -> None:
         """Assign a slice, an index from the end, or an element that was appended lately."""
         if isinstance(index, slice):
-            self._set_slice(index, list(value))
+            values = list(value)
+            if type(self) is _Watched:
+                self._set_slice(index, values)
+            else:
+                self[index] = values  # Code that ran as they were read has opened it, or rolled back.
             return
         place = self._place(index)
         self._home.touch(self)

@@ -337,6 +337,7 @@ class Set(MemberCodec, SetMethods[T]):
 
     def __reversed__(self) -> Iterator[T]:
         with self._home.mutex:  # Another thread may drop them again.
+            self._wake()  # The method may have been kept since before a rollback.
             self._load_whole()
             return iter(reversed(self._table.live))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 from objectspace.errors import shown
 from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.sorted import SortedObject
+from objectspace.objects.variants import refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) per key. Dirties: one item per key that changes; for new keys, also the length.
         """
-        self._put_all(dict(other, **more))
+        pairs = dict(other, **more)  # Reading it may run any code.
+        refuse_dead(self)
+        self._put_all(pairs)
 
     def __delitem__(self, key: K) -> None:
         """Remove a key.
@@ -129,7 +132,9 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) per key. Dirties: one item per key that is removed, and the length.
         """
-        self._take_all(list(dict.fromkeys(keys)))
+        unwanted = list(dict.fromkeys(keys))  # Reading it may run any code.
+        refuse_dead(self)
+        self._take_all(unwanted)
 
     def __contains__(self, key: object) -> bool:
         if self._table.read(key) is not ABSENT:

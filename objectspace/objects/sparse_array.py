@@ -15,6 +15,7 @@ from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.variants import refuse_dead
 
 T = TypeVar("T")
 
@@ -85,6 +86,7 @@ class SparseArray(KeyedObject, Generic[T]):
             self._table.write(self._place(index), value)
             return
         places, values = self._places(index), list(value)
+        refuse_dead(self)  # Reading the values may have run any code.
         if _count(places) != len(values):
             raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {_count(places)}")
         for place, element in zip(places, values, strict=True):

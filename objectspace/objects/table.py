@@ -625,6 +625,8 @@ class SlotTable:
 
     def expect(self, reads: int) -> None:
         """Read all slots now if this many reads would take longer, and if all fit."""
+        if is_cold(self.owner):  # What the caller was given to read may have rolled back.
+            self.owner._wake()
         price = reads * limits.EXPECT_SHARE
         if not self.complete and price > self.count and self._fits() and price > self.count * self._depth():
             self.owner._load_whole()

@@ -54,6 +54,93 @@ def test_a_sort_whose_key_saves_is_saved() -> None:
     assert list(reopened(space).get("t")) == list(numbers) == list(range(9, -1, -1))
 
 
+EDITS: list[tuple[str, str, set[int]]] = [
+    ("set", "update", {1, 100, 101}),
+    ("sorted_set", "update", {1, 100, 101}),
+    ("dictionary", "update", {1, 100, 101}),
+    ("sorted_dictionary", "update", {1, 100, 101}),
+    ("dictionary", "discard_many", set()),
+    ("sorted_dictionary", "discard_many", set()),
+]
+"""Edits that are given 1, 100 and 101 one by one, and which of them are there afterwards."""
+
+
+def filled(space: PersistedObjectSpace, kind: str, count: int) -> Any:
+    """Return a stored object that has the keys or elements up to a count, with an edit of one of them."""
+    target = getattr(space, f"create_{kind}")("t")
+    target.update(dict.fromkeys(range(count), 0) if kind.endswith("dictionary") else range(count))
+    space.checkpoint()
+    target.update({1: 1} if kind.endswith("dictionary") else [-1])
+    return target
+
+
+@pytest.mark.parametrize("count", [9, 3000])
+@pytest.mark.parametrize(("kind", "method", "there"), EDITS)
+def test_what_goes_back_to_a_checkpoint_while_it_is_read_is_put_in_after_that(
+    kind: str, method: str, there: set[int], count: int
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = filled(space, kind, count)
+
+    def values() -> Iterator[Any]:
+        for number in (1, 100 + count, 101 + count):
+            if number > 1:
+                space.rollback()
+            yield (number, "new") if method == "update" and kind.endswith("dictionary") else number
+
+    getattr(target, method)(values())
+    space._check()
+    space.checkpoint()
+    wanted = (set(range(count)) - {1}) | {number + count * (number > 1) for number in there}
+    assert set(reopened(space).get("t")) == set(target) == wanted
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse_array", "sorted_dictionary"])
+@pytest.mark.parametrize("end", ["delete", "close"])
+def test_values_that_delete_what_they_are_for_are_refused(kind: str, end: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target: Any = space.create_array("t", 9) if kind == "array" else getattr(space, f"create_{kind}")("t")
+    target[0] = target[1] = 0
+    space.checkpoint()
+    target[0] = target[1] = 1
+
+    def values() -> Iterator[Any]:
+        yield (0, 2) if kind == "sorted_dictionary" else 2
+        space.close() if end == "close" else space.delete("t")
+        yield (1, 2) if kind == "sorted_dictionary" else 2
+
+    with pytest.raises((ObjectNotFoundError, CheckpointProtocolError), match=r"deleted|closed"):
+        target.update(values()) if kind == "sorted_dictionary" else target.__setitem__(slice(0, 2), values())
+
+
+def test_a_slice_of_a_list_whose_values_go_back_to_a_checkpoint_is_set_after_that() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = space.create_list("t")
+    target.extend(range(200))
+    space.checkpoint()
+    target[100] = -1
+
+    def values() -> Iterator[str]:
+        yield "a"
+        space.rollback()
+        yield "b"
+
+    target[3:7] = values()
+    space.checkpoint()
+    assert list(reopened(space).get("t")) == list(target) == [0, 1, 2, "a", "b", *range(7, 200)]
+
+
+def test_a_sort_whose_key_goes_back_to_a_checkpoint_is_refused() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = space.create_list("t")
+    target.extend([3, 1, 2])
+    space.checkpoint()
+    target[0] = 9
+    with pytest.raises(CheckpointProtocolError, match="from before a rollback"):
+        target.sort(key=lambda value: space.rollback() or value)
+    assert list(target) == [3, 1, 2]
+
+
 @pytest.mark.parametrize("of", ["dictionary", "list", "set"])
 def test_contents_that_go_back_to_a_checkpoint_are_not_put_in(of: str) -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
