@@ -10,16 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, Self
 
 from checkpoint.errors import REPAIR, CorruptStoreError
-from checkpoint.lookup import ReadRow
 from checkpoint.owned import OwnerSlot, owner_slots
-from checkpoint.pages import bytes_in
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot, fault_of, is_owner, owned_ids, slot_order
-from checkpoint.scan import MOST_BYTES
 
 NO_OPTIONS = "{}"
 """What stands for the slot options of an object if the index says nothing of them."""
@@ -287,25 +284,15 @@ class _LaterRuns(_Comparison):
         if not (in_a and in_b):
             yield from super()._items(object_id, in_a, in_b)
             return
-        for page in _in_pages(self._between.rows(object_id)):
-            olds = {row[0]: StoredItem._make(row) for row in self._a.items_at(object_id, [row[0] for row in page])}
+        rows, size = self._between.rows(object_id), self._between.page_size()
+        while page := list(islice(rows, size.rows)):
+            found = self._a.items_at(object_id, [row[0] for row in page])
+            size.after([*page, *found], Reader.PAGE_ROWS)
+            olds = {row[0]: StoredItem._make(row) for row in found}
             for row in page:
                 old, new = olds.get(row[0]), None if row[1] is None else StoredItem._make(row)
                 if old != new:
                     yield old, new
-
-
-def _in_pages(rows: Iterator[ReadRow]) -> Iterator[list[ReadRow]]:
-    """Yield rows in lists of at most so many rows and, unless one alone has more, about so many bytes."""
-    page, size = [], 0
-    for row in rows:
-        page.append(row)
-        size += bytes_in(row[1:2])
-        if len(page) == Reader.PAGE_ROWS or size >= MOST_BYTES:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page
 
 
 def _differences(before: Iterator[StoredItem], after: Iterator[StoredItem]) -> Iterator[Pair]:

@@ -330,11 +330,15 @@ class Reader:
                     f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
                 )
                 cursor = self._session.cursor(statement, (object_id, -1 if limit is None else limit))
-                size = PageSize(self._session, self.PAGE_ROWS, self.PAGE_ROWS)
+                size = self.page_size()
                 fetch = stack.enter_context(cursor)
             while page := fetch(size.rows):
                 size.after(page, self.PAGE_ROWS)
                 yield page
+
+    def page_size(self) -> PageSize:
+        """Return how many rows the pages have of whoever reads many rows one page after another."""
+        return PageSize(self._session, self.PAGE_ROWS, self.PAGE_ROWS)
 
     def since(self, older: Reader) -> Reader | None:
         """Return a reader of only the runs that came on top of an older checkpoint; deletions are part of them.

@@ -76,7 +76,7 @@ class PageSize:
     """
 
     def __init__(self, session: Session, rows: int, most: int) -> None:
-        self._may_be_large = session.row("SELECT 1 FROM state_large LIMIT 1") is not None
+        self._may_be_large = session.peek("SELECT 1 FROM state_large LIMIT 1", ()) is not None
         self._most = min(max(rows, most), _MOST_LARGE) if self._may_be_large else max(rows, most)
         self.rows = min(rows, _LEAST_ROWS) if self._may_be_large else rows
 
@@ -137,10 +137,13 @@ class Scan:
         If the store has large values, it has fewer rows as well, so that pages of large values are not large.
         """
         runs, last = self._reader.runs, None
+        if not runs:
+            return
+        self._reader.require_readable()
         size = PageSize(self._session, page_rows, self._reader.PAGE_ROWS)
         # If all is read, most of it lies in the oldest run, at least at the beginning.
         is_all = page_rows > _LEAST_ROWS and self._bounds == (None, None) and not self._reverse
-        place = _Place(size.rows, runs[-1] if runs and is_all else None, not runs)
+        place = _Place(size.rows, runs[-1] if is_all else None, False)
         while not place.is_end:
             with self._reader.mutex:  # Nobody changes the runs from when a statement is built until it ends.
                 page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place, size.most_around)

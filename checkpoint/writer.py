@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind, Payload, Run, reachable
 
 if TYPE_CHECKING:
@@ -227,8 +227,9 @@ class RunWriter(Writer):
         Equal rows on top of anything else are another state, unless they are a whole one.
         """
         number = store.next_number() - 1
-        follows = self.kind is CheckpointKind.FULL or (base.newest == number - 1 and not base.is_retired)
-        return follows and self.is_durable() and store.holds(number, self.run, is_whole=True)
+        if not self.is_durable() or not store.holds(number, self.run, is_whole=True):
+            return False
+        return self.kind is CheckpointKind.FULL or (base.newest == number - 1 and not base.is_retired)
 
     def _publish(self, run: Run) -> None:
         if self.kind is CheckpointKind.FULL and self._base is not None:
@@ -256,8 +257,27 @@ class CheckpointWriter(Writer):
         """
         with self._ending:
             if self.state is WriterState.UNKNOWN and self._run is not None:
-                self.state = WriterState.COMMITTED if self._has_arrived(self._run) else WriterState.ROLLED_BACK
+                with self._store.unchanged_since(None):
+                    self._find_out(self._run)
             return super().is_durable()
+
+    def _find_out(self, run: Run) -> None:
+        """Note how the commit has ended; from now on, a rollback retires the reader of what it has brought."""
+        if not self._has_arrived(run):
+            self.state = WriterState.ROLLED_BACK
+            return
+        if self._base is not None:
+            self._committed = self._reader_of_arrived()
+        self.state, self._base = WriterState.COMMITTED, None
+
+    def _reader_of_arrived(self) -> Reader:
+        """Return a reader of the checkpoint, a retired one if it was merged since: somebody else has committed then."""
+        try:
+            return self._store.reader(self.attempted)
+        except UnknownCheckpointError as error:
+            reader = self._store.reader().of_nothing()
+            reader.retire(str(error))
+            return reader
 
     def _has_arrived(self, run: Run) -> bool:
         """Return whether the store has the rows as they were committed: on top of their base, and for their epoch.

@@ -21,7 +21,6 @@ from checkpoint import (
     Reader,
     Receipt,
     Run,
-    UnknownCheckpointError,
     Writer,
     WriterState,
 )
@@ -527,14 +526,8 @@ class PersistedObjectSpace(ObjectSpace):
 
         If somebody has rolled back to before it, the reader is retired, and shows that the store has moved on.
         """
-        if (committed := writer.take_reader()) is not None:
-            return committed
-        reader, number = self._store.reader(), writer.number
-        if number is None or reader.newest == number:
-            return reader
-        with suppress(UnknownCheckpointError):
-            return self._store.reader(number)
-        return self._reader  # It was merged meanwhile: what was read before also shows that the store has moved on.
+        committed = writer.take_reader()
+        return self._store.reader() if committed is None else committed
 
     def _require_whole(self) -> None:
         """Refuse to save what an interruption has left half done."""

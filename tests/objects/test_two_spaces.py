@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, RunWriter
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, RunWriter, StoreFailedError
 from checkpoint.session import Session
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
 
@@ -65,33 +67,54 @@ def test_a_commit_that_was_refused_is_not_taken_for_that_of_the_space_that_came_
 
 
 class FailsToCommit(sqlite3.Connection):
-    """A connection whose file system fails once at the commit of a transaction that has written something."""
+    """A connection whose file system fails at the next commit of a transaction that has written something.
 
-    fails = False
+    If it is late, it fails once the commit is done, and with everything from then on.
+    """
+
+    fails = is_late = is_dead = False
     changes_before = 0
 
     def execute(self, *args: Any) -> sqlite3.Cursor:
         if args[0].startswith("BEGIN"):
             self.changes_before = self.total_changes
-        if FailsToCommit.fails and args[0] == "COMMIT" and self.total_changes > self.changes_before:
-            FailsToCommit.fails = False
-            error = sqlite3.OperationalError("injected")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise error
+        is_commit = args[0] == "COMMIT" and self.total_changes > self.changes_before
+        if FailsToCommit.is_dead or (FailsToCommit.fails and is_commit):
+            self._fail(*args)
         return super().execute(*args)
+
+    def _fail(self, *args: Any) -> None:
+        FailsToCommit.fails = False
+        if FailsToCommit.is_late and not FailsToCommit.is_dead:
+            FailsToCommit.is_dead = True
+            super().execute(*args)
+        error = sqlite3.OperationalError("injected")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointStore:
+    """Return a store whose connection can fail to commit."""
+    monkeypatch.setattr(Session, "factory", FailsToCommit)
+    for name in ("fails", "is_late", "is_dead"):
+        monkeypatch.setattr(FailsToCommit, name, False)
+    return CheckpointStore(tmp_path / "state.db")
+
+
+def fail_to_commit(commit: Callable[[], object], *, is_late: bool = False) -> None:
+    FailsToCommit.fails, FailsToCommit.is_late = True, is_late
+    with pytest.raises(StoreFailedError, match="the file system failed"):
+        commit()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_commit_of_unknown_outcome_is_not_taken_for_one_of_another_space(
-    kind: CheckpointKind, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    kind: CheckpointKind, failing: CheckpointStore
 ) -> None:
-    monkeypatch.setattr(Session, "factory", FailsToCommit)
-    store = CheckpointStore(tmp_path / "state.db")
-    one, other = two_spaces(store)
-    monkeypatch.setattr(FailsToCommit, "fails", True)
-    with pytest.raises(CheckpointError, match="the file system failed"):
-        one.checkpoint(kind=kind)
-    store.reopen()
+    one, other = two_spaces(failing)
+    fail_to_commit(lambda: one.checkpoint(kind=kind))
+    failing.reopen()
     other.rollback()
     commit_other(other, kind)
     require_refused(one)
@@ -114,19 +137,15 @@ def test_an_acknowledgement_is_not_of_a_checkpoint_that_was_made_again_since(kin
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_acknowledged", [False, True])
 def test_equal_rows_on_top_of_another_state_are_not_the_commit_of_unknown_outcome(
-    kind: CheckpointKind, is_acknowledged: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    kind: CheckpointKind, is_acknowledged: bool, failing: CheckpointStore
 ) -> None:
-    monkeypatch.setattr(Session, "factory", FailsToCommit)
-    store = CheckpointStore(tmp_path / "state.db")
-    one, other = two_spaces(store)
+    one, other = two_spaces(failing)
     other.get("other's").append("from before")
     other.checkpoint()
     one.rollback()
     one.get("mine").append("edited")
-    monkeypatch.setattr(FailsToCommit, "fails", True)
-    with pytest.raises(CheckpointError, match="the file system failed"):
-        one.checkpoint(kind=kind)
-    store.reopen()
+    fail_to_commit(lambda: one.checkpoint(kind=kind))
+    failing.reopen()
     other.rollback(epoch=1)
     commit_other(other, kind)
     other.get("mine").append("edited")
@@ -141,16 +160,10 @@ def test_equal_rows_on_top_of_another_state_are_not_the_commit_of_unknown_outcom
     assert (one.get("mine"), one.get("other's")) == (["stored", "edited"], ["committed"])
 
 
-def test_an_equal_checkpoint_for_another_epoch_is_not_the_commit_of_unknown_outcome(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Session, "factory", FailsToCommit)
-    store = CheckpointStore(tmp_path / "state.db")
-    one, other = two_spaces(store)
-    monkeypatch.setattr(FailsToCommit, "fails", True)
-    with pytest.raises(CheckpointError, match="the file system failed"):
-        one.checkpoint(epoch=51)
-    store.reopen()
+def test_an_equal_checkpoint_for_another_epoch_is_not_the_commit_of_unknown_outcome(failing: CheckpointStore) -> None:
+    one, other = two_spaces(failing)
+    fail_to_commit(lambda: one.checkpoint(epoch=51))
+    failing.reopen()
     other.rollback()
     other.get("mine").append("edited")
     other.checkpoint(epoch=61)
@@ -158,6 +171,55 @@ def test_an_equal_checkpoint_for_another_epoch_is_not_the_commit_of_unknown_outc
         one.on_saved()
     one.rollback()
     assert one.get("mine") == ["stored", "edited"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_commit_that_was_found_to_have_arrived_and_was_rolled_back_since_is_none(
+    is_made_again: bool, is_acknowledged: bool, kind: CheckpointKind, failing: CheckpointStore
+) -> None:
+    one, other = two_spaces(failing)
+    writer = failing.writer(kind)
+    one.save(writer)
+    fail_to_commit(writer.commit, is_late=True)
+    FailsToCommit.is_dead = False
+    failing.reopen()
+    assert writer.is_durable()
+    other.rollback()
+    other.rollback(epoch=1)
+    if is_made_again:
+        commit_other(other, kind)
+    if is_acknowledged:
+        one.on_saved()
+    one.get("mine").append("more")
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (one.get("mine"), one.get("other's")) == (["stored"], ["committed"] if is_made_again else [])
+    one.get("mine").append("again")
+    one.checkpoint()
+    assert failing.verify() == len(failing.checkpoints())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whether_a_run_was_applied_is_not_known_while_the_store_has_failed(
+    kind: CheckpointKind, failing: CheckpointStore
+) -> None:
+    one, _ = two_spaces(failing)
+    writer = RunWriter(kind)
+    one.save(writer)
+    writer.commit()
+    one.get("mine").append("since")
+    fail_to_commit(lambda: failing.apply(writer.run), is_late=True)
+    for work in (one.on_saved, lambda: one.save(RunWriter(kind))):
+        with pytest.raises(StoreFailedError, match="reopen"):
+            work()
+    FailsToCommit.is_dead = False
+    failing.reopen()
+    one.on_saved()
+    one.checkpoint()
+    assert PersistedObjectSpace(failing).get("mine") == ["stored", "edited", "since"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
