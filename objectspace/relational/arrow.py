@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +107,22 @@ def split(
 
     Raises:
         RowError: Python has no such value.
+        SchemaError: two columns have the name of one that is used.
     """
     names, used = [name for name in data.schema.names if name != op_column], set(schema.names)
+    _refuse_twice(data.schema.names, {op_column, *used})
     has_ops = op_column in data.schema.names
     ops = listed(data.column(op_column), f"column {op_column!r}") if has_ops else ["+"] * data.num_rows
     return ops, names, [listed(data.column(name), f"column {name!r}") if name in used else [] for name in names]
+
+
+def _refuse_twice(names: Sequence[str], used: Set[str]) -> None:
+    """Refuse data in which a column that is used is there more than once: nothing tells which of them counts."""
+    twice = next((name for name, times in Counter(names).items() if times > 1 and name in used), None)
+    if twice is not None:
+        raise SchemaError(
+            f"column {twice!r} is there more than once: the data has {', '.join(names)}; drop or rename all but one"
+        )
 
 
 def split_frame(

@@ -78,7 +78,7 @@ class Chunk:
 
         Raises:
             RowError: this is not such data, there is no such operation, or a row does not fit the schema.
-            SchemaError: a column of the schema is missing.
+            SchemaError: a column of the schema is missing, or it or that of operations is there more than once.
         """
         from objectspace.relational import arrow
 

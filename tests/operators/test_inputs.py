@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 
 from objectspace import CheckpointProtocolError, VolatileObjectSpace
@@ -182,6 +183,14 @@ def test_the_rows_of_a_chunk_that_a_pipeline_is_given_are_brought_into_form() ->
     assert run.rows("windows") == [(at.replace(minute=0), 3)]
     with pytest.raises(RowError, match=r"source 'events': column 'at' .*it takes no NULL"):
         run.step({"events": Chunk(events.schema, ["+"] * 2, [(4, at), (5, None)])})
+
+
+def test_a_source_refuses_arrow_data_with_two_columns_of_one_name() -> None:
+    pipeline = Pipeline()
+    pipeline.source("events", {"id": "int64"}, key=["id"]).materialize("all")
+    data = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(RowError, match="source 'events': column 'id' is there more than once"):
+        pipeline.run_local([{"events": data}])
 
 
 @pytest.mark.parametrize("ops", [["+", "+"], ["-", "+"]])

@@ -361,6 +361,21 @@ def test_a_chunk_of_other_data_is_refused() -> None:
         Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))
 
 
+@pytest.mark.parametrize("twice", ["a", "c", "op", "more"])
+def test_a_column_that_is_there_twice_is_refused_if_it_is_used(twice: str) -> None:
+    given = {"op": ["+"], "a": [1], "b": [2], "c": ["x"], "more": [5]}
+    names = [*given, twice]
+    data = pa.Table.from_arrays([pa.array(given[name]) for name in names], names=names)
+    if twice == "more":
+        assert Chunk.from_arrow(data, PEOPLE).rows() == [("+", (1, 2, "x"))]
+        return
+    told = f"column {twice!r} is there more than once: the data has op, a, b, c, more, {twice}; drop or rename"
+    with pytest.raises(SchemaError, match=told):
+        Chunk.from_arrow(data, PEOPLE)
+    with pytest.raises(SchemaError, match="more than once" if twice == "op" else "twice"):
+        Chunk.from_arrow(data)
+
+
 FAR = 253_402_300_800
 """The first second of the year 10000, from 1970 on."""
 
