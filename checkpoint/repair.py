@@ -102,12 +102,13 @@ def _mend_schema(session: Session, connection: sqlite3.Connection) -> list[str]:
     """Create views and indexes again that are not as they were, and return what was wrong.
 
     Raises:
-        CorruptStoreError: a table is missing: without it, nothing that is read can be relied on.
+        CorruptStoreError: a table is not as it was, so that nothing that is read can be relied on; or one that may be
+            somebody's has the name of a view or an index.
     """
     verify.check_tables(session)
-    wrong = verify.derived_wrong(session)
-    for kind, name in wrong:
-        schema.create_derived(connection, kind, name)
+    wrong = list(schema.find_derived(session.rows))
+    for _, name in wrong:
+        schema.create_derived(connection, name)
     return [verify.lacks(kind, name) for kind, name in wrong]
 
 

@@ -28,6 +28,7 @@ from functools import cache
 from typing import Any
 
 from checkpoint import seals
+from checkpoint.errors import RESTORE
 
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, which distinguish a store from any other SQLite database."""
@@ -245,51 +246,95 @@ Query = Callable[[str], Iterable[Any]]
 """Returns the rows that a statement yields."""
 
 
-def find_lost(query: Query) -> Iterator[str]:
-    """Yield in words each table, and each column of one, that a store of this format lacks."""
-    _, columns = _whole()
-    for table, expected in columns.items():
-        found = {row[0] for row in query(f"SELECT name FROM pragma_table_info('{table}')")}
-        if not found:
-            yield f"the table {table} is missing"
+def find_unmendable(query: Query) -> Iterator[str]:
+    """Yield in words what no repair can make as a store of this format has it, each with what to do about it.
+
+    That is a table, and a view or an index whose name a table has: what that one holds may be somebody's, so only its
+    owner may drop it. A store of an older format is only read, as it is.
+    """
+    if not _is_of_this_format(query):
+        return
+    found = _definitions(query)
+    for name, (kind, _) in _whole()[0].items():
+        instead = found[name][0] if name in found else ""
+        if kind != "table":
+            if instead == "table":
+                yield f"a table has the name of the {kind} {name}: {_DROP}, then call repair() on the store"
+        elif instead == "table":
+            yield from _unlike(name, _columns(query, name))
         else:
-            yield from (f"the table {table} lacks its column {column}" for column in sorted(expected - found))
+            what = f" ({'a' if instead == 'view' else 'an'} {instead} has its name)" if instead else ""
+            yield f"the table {name} is missing{what}: {RESTORE}"
+
+
+def _unlike(table: str, found: dict[str, int]) -> Iterator[str]:
+    """Yield in words how the columns of a table are not those that the store has created."""
+    expected = _whole()[1][table]
+    if lost := sorted(expected.keys() - found.keys()):
+        yield f"the table {table} lacks its column {', '.join(lost)}: {RESTORE}"
+    elif more := sorted(found.keys() - expected.keys()):
+        yield f"the table {table} has a column that the store has not created ({', '.join(more)}): {_DROP}"
+    elif wrong := [name for name, place in expected.items() if place != found[name]]:
+        yield f"the table {table} has another primary key than the store has created ({', '.join(wrong)}): {RESTORE}"
+
+
+_DROP = "copy what you need of it and drop it"
 
 
 def find_derived(query: Query) -> Iterator[tuple[str, str]]:
     """Yield each view and index, with its kind, that a store of this format lacks or has in another form.
 
-    They hold no data: :func:`create_derived` creates them again.
+    They hold no data: :func:`create_derived` creates them again. A store of an older format is only read, as it is.
     """
+    if not _is_of_this_format(query):
+        return
     found = _definitions(query)
     for name, (kind, statement) in _whole()[0].items():
         if kind != "table" and found.get(name) != (kind, statement):
             yield kind, name
 
 
-def create_derived(connection: sqlite3.Connection, kind: str, name: str) -> None:
-    """Create a view or an index again, inside a transaction of the caller.
+def create_derived(connection: sqlite3.Connection, name: str) -> None:
+    """Create a view or an index again, inside a transaction of the caller, instead of any that has its name.
 
     Time: O(1); O(n log n) for an index. Dirties: the schema, and an index.
     """
-    connection.execute(f"DROP {kind} IF EXISTS {name}")
+    instead = _definitions(connection.execute).get(name)
+    if instead is not None:
+        connection.execute(f"DROP {instead[0]} {name}")
     connection.execute(_whole()[0][name][1])
 
 
+def is_table(name: str) -> bool:
+    """Return whether a store has a table of this name, in this or an older format."""
+    return name.lower() in _whole()[1]
+
+
 @cache
-def _whole() -> tuple[dict[str, tuple[str, str]], dict[str, set[str]]]:
+def _whole() -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, int]]]:
     """Return kind and statement of all that a store has in its schema, and the columns of its tables."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         create(connection)
         found = _definitions(connection.execute)
         tables = [name for name, (kind, _) in found.items() if kind == "table"]
-        columns = {name: connection.execute(f"SELECT name FROM pragma_table_info('{name}')") for name in tables}
-        return found, {name: {row[0] for row in rows} for name, rows in columns.items()}
+        return found, {name: _columns(connection.execute, name) for name in tables}
+
+
+def _is_of_this_format(query: Query) -> bool:
+    [(version,)] = query("PRAGMA user_version")
+    return bool(version == FORMAT_VERSION)
 
 
 def _definitions(query: Query) -> dict[str, tuple[str, str]]:
-    rows = query("SELECT name, type, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    """Return kind and statement of each table, view and index by its name, of which SQLite ignores the case."""
+    kinds = "type IN ('table', 'view', 'index')"  # A trigger may have the name of any of them.
+    rows = query(f"SELECT lower(name), type, sql FROM sqlite_schema WHERE sql IS NOT NULL AND {kinds}")
     return {name: (kind, statement) for name, kind, statement in rows}
+
+
+def _columns(query: Query, table: str) -> dict[str, int]:
+    """Return the columns of a table, each with its place in the primary key, or 0."""
+    return dict(query(f"SELECT lower(name), pk FROM pragma_table_info('{table}')"))
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

@@ -194,7 +194,7 @@ class Session:
     def has_table(self, name: str) -> bool:
         """Return whether there is a table: a store of an older format that is only read lacks some."""
         if name not in self._has_tables:
-            found = self.peek("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,))
+            found = self.peek("SELECT 1 FROM sqlite_schema WHERE name = ? COLLATE NOCASE", (name,))
             self._has_tables[name] = found is not None
         return self._has_tables[name]
 
@@ -400,13 +400,26 @@ class Session:
     def explain(self, error: Exception) -> CheckpointError:
         """Return an SQLite error as one of ours, with advice on what to do."""
         kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
-        if "no such table" in str(error) or "no such column" in str(error):  # A repair creates a view again.
-            kind, advice = CorruptStoreError, f"the file is damaged: {REPAIR}"
+        if _code(error) == sqlite3.SQLITE_ERROR and (said := self._schema_damage(error)):
+            kind, advice = CorruptStoreError, f"the file is damaged: {said}"
         elif "decode" in str(error):
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         if kind is StoreFailedError and not self.in_memory and lacks_room(error, Path(self.path).parent):
             advice = f"no space is left: free some{REOPEN}"
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
+
+    def _schema_damage(self, error: Exception) -> str:
+        """Return what is to be done about an error that comes from a damaged schema, "" for any other."""
+        if self._connection is not None:
+            with suppress(*SQLITE_ERRORS):
+                for said in schema.find_unmendable(self._connection.execute):
+                    return said
+        absent, _, name = str(error).rpartition(": ")
+        if not absent.endswith(("no such table", "no such column")):
+            return ""
+        is_lost = absent.endswith("table") and schema.is_table(name.removeprefix("main."))
+        # A repair creates a view again, but only in a store that can be opened.
+        return RESTORE if is_lost or self._connection is None else REPAIR
 
     def _in_read_transaction(self) -> sqlite3.Connection:
         """Return the connection, inside a read transaction if reads come in quick succession.

@@ -89,33 +89,23 @@ def check_schema(session: Session) -> None:
         CorruptStoreError: it has not.
     """
     check_tables(session)
-    for kind, name in derived_wrong(session):
+    for kind, name in schema.find_derived(session.rows):
         raise CorruptStoreError(f"{session.path}: {lacks(kind, name)}: {REPAIR}")
 
 
 def check_tables(session: Session) -> None:
-    """Check that the file has every table that its format has; a store of an older format is only read, as it is.
+    """Check that the file has the tables of its format, and no other one in the place of a view or an index.
 
     Raises:
-        CorruptStoreError: a table is missing, or a column of one.
+        CorruptStoreError: a table is missing or has other columns, or one has the name of a view or an index.
     """
-    if _is_of_this_format(session):
-        for lost in schema.find_lost(session.rows):
-            raise CorruptStoreError(f"{session.path} is damaged: {lost}: {RESTORE}")
-
-
-def derived_wrong(session: Session) -> list[tuple[str, str]]:
-    """Return the kind and name of each view and index that is not as the format has it."""
-    return list(schema.find_derived(session.rows)) if _is_of_this_format(session) else []
+    for said in schema.find_unmendable(session.rows):
+        raise CorruptStoreError(f"{session.path} is damaged: {said}")
 
 
 def lacks(kind: str, name: str) -> str:
     """Return in words that a view or an index is not as the format has it."""
     return f"the {kind} {name} is missing, or is another one than the store has created"
-
-
-def _is_of_this_format(session: Session) -> bool:
-    return bool(session.row("PRAGMA user_version")[0] == schema.FORMAT_VERSION)
 
 
 def check_file(session: Session) -> None:

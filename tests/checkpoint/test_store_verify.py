@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from collections import deque
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, image_of, quick_store, run_of
 from tests.tally import TALLY
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 STORED = ("state_index", "state_metadata", "state_item", "state_large")
 OTHER = {int: 77, float: 0.25, str: "other", bytes: b"other", type(None): "other"}
 
@@ -188,21 +190,87 @@ def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("DROP TABLE state_metadata", "the table state_metadata is missing"),
-        ("ALTER TABLE state_item DROP COLUMN rank", "the table state_item lacks its column rank"),
+        ("DROP TABLE state_metadata", "the table state_metadata is missing: restore it"),
+        ("ALTER TABLE state_item DROP COLUMN rank", "the table state_item lacks its column rank: restore it"),
+        (
+            "ALTER TABLE state_item ADD COLUMN mine",
+            r"the table state_item has a column that .* \(mine\): copy what you",
+        ),
+        (
+            "ALTER TABLE span RENAME TO mine; CREATE VIEW span AS SELECT * FROM mine",
+            r"the table span is missing \(a view has its name\): restore it",
+        ),
+        (
+            "DROP TABLE filter; CREATE TABLE filter (run, flags, checksum)",
+            r"the table filter has another primary key .* \(run\): restore it",
+        ),
+        ("CREATE TABLE current_item (mine)", "a table has the name of the view current_item: copy what you need"),
+        (
+            "DROP INDEX state_large_checkpoint; CREATE TABLE state_large_checkpoint (mine)",
+            "a table has the name of the index state_large_checkpoint: copy what you need",
+        ),
     ],
 )
-def test_a_table_that_is_missing_stops_both_repairs(tmp_path: Path, damage: str, said: str, salvage: bool) -> None:
+def test_a_table_that_is_not_as_it_was_stops_both_repairs(
+    tmp_path: Path, damage: str, said: str, salvage: bool
+) -> None:
     with quick_store(tmp_path / "state.db") as store:
         fill(store)
         for name in ("current_metadata", "current_item", "stored_item"):
             store.database.conn.execute(f"DROP VIEW {name}")
-        store.database.conn.execute(damage)
+        store.database.conn.executescript(damage)
         before = list(store.database.conn.iterdump())
         for work in (store.verify, lambda: store.repair(salvage=salvage)):
-            with pytest.raises(CorruptStoreError, match=f"{said}: restore it"):
+            with pytest.raises(CorruptStoreError, match=said):
                 work()
         assert list(store.database.conn.iterdump()) == before
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("older", ["", "format_5.db"])
+@pytest.mark.parametrize("table", ["checkpoint", "run", "setting"])
+def test_a_store_that_cannot_be_opened_says_that_a_table_is_missing(
+    stored: Path, table: str, older: str, read_only: bool
+) -> None:
+    if older:
+        shutil.copy(GOLDEN / older, stored)
+    with closing(sqlite3.connect(stored)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+    with pytest.raises(CorruptStoreError, match=rf"is damaged: .*restore it from a backup \(.*: (main\.)?{table}\)"):
+        CheckpointStore(stored, read_only=read_only)
+
+
+def test_what_a_table_of_other_columns_refuses_is_told_as_damage(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        fill(store)
+        store.database.conn.execute("ALTER TABLE state_item ADD COLUMN mine")
+        with pytest.raises(CorruptStoreError, match="the table state_item has a column that the store has not created"):
+            store.append(run_of({1: "new"}))
+
+
+def test_the_names_of_tables_may_be_in_capitals(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        fill(store)
+        store.compact()
+        for table in ("portion", "filter", "span"):
+            store.database.conn.executescript(
+                f"ALTER TABLE {table} RENAME TO mine; ALTER TABLE mine RENAME TO {table.upper()}"
+            )
+    with quick_store(tmp_path / "state.db") as store:
+        store.fork(tmp_path / "fork.db")
+        with quick_store(tmp_path / "fork.db") as fork:
+            assert (store.verify(), fork.verify()) == (1, 1)
+
+
+def test_a_table_in_place_of_a_view_is_its_owners_to_drop(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        fill(store)
+        store.database.conn.executescript("DROP VIEW live_checkpoint; CREATE TABLE live_checkpoint (mine)")
+        with pytest.raises(CorruptStoreError, match=r"drop it, then call repair\(\) on the store$"):
+            store.verify()
+        store.database.conn.execute("DROP TABLE live_checkpoint")
+        assert len(store.repair().damage) == 1
+        assert store.verify() == 3
 
 
 @pytest.mark.parametrize("salvage", [False, True])
@@ -213,7 +281,11 @@ def test_a_table_that_is_missing_stops_both_repairs(tmp_path: Path, damage: str,
         ("view", "stored_item", "CREATE VIEW stored_item AS SELECT 1 AS value, 2 AS slot"),
         ("view", "current_item", ""),
         ("view", "live_checkpoint", "CREATE VIEW live_checkpoint AS SELECT 1 AS number"),
+        ("view", "current_item", "CREATE INDEX current_item ON state_item (rank)"),
+        ("view", "current_item", "CREATE VIEW Current_Item AS SELECT 1 AS value"),
+        ("view", "current_item", "CREATE TRIGGER current_item AFTER INSERT ON setting BEGIN SELECT 1; END"),
         ("index", "state_large_checkpoint", ""),
+        ("index", "state_large_checkpoint", "CREATE VIEW state_large_checkpoint AS SELECT 1 AS value"),
     ],
 )
 def test_a_view_or_index_that_is_missing_or_another_one_is_made_again(
