@@ -79,7 +79,7 @@ def repair(
     newest = _newest_sound(session, sound, before, damage)
     strays = _drop_strays(session, connection, found)
     saved = _salvaged(session, connection, found, gone, doubtful, newest) if salvage else None
-    if before and not (newest or saved):
+    if not (newest or saved) and (found.runs or strays):  # Without a record there is no saying what was there.
         advice = f"read: {RESTORE}" if salvage else f"proved: {SALVAGE}"
         raise CorruptStoreError(f"{session.path}: no checkpoint can be {advice}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]

@@ -207,6 +207,16 @@ def test_a_store_of_which_nothing_can_be_proved_is_left_as_it_is() -> None:
     assert len(retained(store)) == 3
 
 
+@pytest.mark.parametrize("salvage", [False, True])
+def test_a_store_that_has_lost_the_records_of_all_checkpoints_is_left_as_it_is(salvage: bool) -> None:
+    store = make(":memory:", 3)
+    store.database.conn.execute("DELETE FROM checkpoint")
+    before = list(store.database.conn.iterdump())
+    with pytest.raises(CorruptStoreError, match=r"no checkpoint can be .*: restore it from a backup"):
+        store.repair(salvage=salvage)
+    assert list(store.database.conn.iterdump()) == before
+
+
 def test_a_damaged_run_is_not_merged_and_is_named(tmp_path: Path) -> None:
     make(tmp_path / "state.db", 20).close()
     store = quick_store(tmp_path / "state.db", history=1)
