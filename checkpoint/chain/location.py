@@ -27,6 +27,29 @@ EXCLUSIVE_PROTOCOLS = OBJECT_STORES | {"memory"}
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
 
+_NOT_EXCLUSIVE = frozenset(
+    (
+        *(
+            "adl",
+            "arrow_hdfs",
+            "box",
+            "dbfs",
+            "dropbox",
+            "ftp",
+            "gdrive",
+            "gist",
+            "git",
+            "github",
+            "hdfs",
+            "hf",
+            "http",
+        ),
+        *("https", "lakefs", "oci", "ocilake", "oss", "sftp", "smb", "ssh", "tos", "tosfs", "webdav", "webhdfs"),
+    )
+)
+"""Protocols that fsspec knows and whose file systems have no exclusive create: to publish there, installing something
+or reaching a server would not help."""
+
 PROBE = "exclusive-create.probe"
 """The file that a remote location is tested with: it stays there, since others may be testing at the same time."""
 
@@ -134,17 +157,21 @@ class Location(ABC):
         """
 
 
-def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, Any] | None = None) -> Location:
+def location_at(
+    url: str | os.PathLike[str] | Location, options: Mapping[str, Any] | None = None, *, publishes: bool = False
+) -> Location:
     """Return the location at a folder or an fsspec URL.
 
     Args:
         url: a path, ``file:/...``, or any URL that fsspec opens (``s3://bucket/folder``, ``memory://name``).
         options: what fsspec passes to the file system, such as an endpoint or credentials.
+        publishes: whether epochs are to be published there. A protocol that is known to be unable is then refused
+            before its file system is made, which may lack a package or a server.
 
     Raises:
         CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
             another host; the URL has ``::``, or one slash after the protocol; or that of an object store names no
-            bucket, or a version, or has two slashes after the bucket.
+            bucket, or a version, or has two slashes after the bucket; or the protocol cannot publish and is to.
     """
     if isinstance(url, Location):
         return url
@@ -159,6 +186,8 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
             " URL of one file system, without '::' in its path"
         )
     protocol, colon, rest = text.partition("://")
+    if publishes and protocol.lower() in _NOT_EXCLUSIVE:
+        raise _without_exclusive_create(text, protocol)
     remote = RemoteLocation(f"{protocol}{colon}{rest.rstrip('/')}", dict(options or {}))
     remote.open_file_system()
     return remote
@@ -407,10 +436,14 @@ class RemoteLocation(Location):
         system, _ = self.open_file_system()
         known = EXCLUSIVE_PROTOCOLS.intersection(_protocols(system))
         if not known or (self.create(PROBE, uuid4().bytes) and self.create(PROBE, uuid4().bytes)):
-            raise CheckpointError(
-                f"location {self.address}: its file system ({'/'.join(_protocols(system))}) cannot create a file only"
-                " where it is absent, which publishing an epoch needs: use a folder, S3, GCS or Azure"
-            )
+            raise _without_exclusive_create(self.address, *_protocols(system))
+
+
+def _without_exclusive_create(url: str, *protocols: str) -> CheckpointError:
+    return CheckpointError(
+        f"location {url}: its file system ({'/'.join(protocols)}) cannot create a file only where it is absent, which"
+        " publishing an epoch needs: use a folder, S3, GCS or Azure"
+    )
 
 
 def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:

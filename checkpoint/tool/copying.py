@@ -238,7 +238,7 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
     Raises:
         CheckpointError: something is there already, even half a copy, or it lies inside the space that is copied.
     """
-    location = _Noting(location_at(target))
+    location = _Noting(location_at(target, publishes=True))
     if _is_inside(location, source):
         raise CheckpointError(
             f"{target} lies inside of the space at {source.url}, which has nothing but its own files: whoever removes"

@@ -85,7 +85,7 @@ class Pipeline(Builder):
         driver_rows: int = DRIVER_ROWS,
     ) -> None:
         super().__init__(location, shards)
-        place = location_at(location, options)
+        place = location_at(location, options, publishes=True)
         require_classic_session(place)
         self.chain = Chain.open_or_create(place, shards)
         self.operators: dict[str, Operator] = {}

@@ -83,7 +83,7 @@ def rescale(
     if keyed is not None and not isinstance(keyed, Mapping):
         raise ObjectSpaceError(f"keyed is {keyed!r:.80}: expected the names of objects by the name of their operator")
     started = time.perf_counter()
-    opened = Chain.open(location_at(location, options))
+    opened = Chain.open(location_at(location, options, publishes=True))
     newest = opened.newest
     if newest is None:
         raise ObjectSpaceError(

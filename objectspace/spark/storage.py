@@ -84,13 +84,13 @@ def require_shared(location: Location) -> None:
         )
 
 
-def shared_location(path: str, storage: Mapping[str, Any]) -> Location:
+def shared_location(path: str, storage: Mapping[str, Any], *, publishes: bool = False) -> Location:
     """Return the location of a read or write, which its tasks can reach.
 
     Raises:
-        CheckpointError: it cannot be opened, or is the memory of one process.
+        CheckpointError: it cannot be opened, is the memory of one process, or cannot publish and is to.
     """
-    location = location_at(path, storage)
+    location = location_at(path, storage, publishes=publishes)
     require_shared(location)
     return location
 

@@ -142,7 +142,7 @@ class Target:
         return Chain.open(self._location())
 
     def _location(self) -> Location:
-        return shared_location(self.path, self.storage)
+        return shared_location(self.path, self.storage, publishes=True)
 
     def position(self, query: str, batch: int) -> SourcePosition:
         """Return which rows a micro-batch has, and which it follows."""

@@ -176,6 +176,15 @@ def test_a_protocol_without_exclusive_create_is_refused(tmp_path: Path) -> None:
     assert archive.read("space.json") is None
 
 
+@pytest.mark.parametrize("url", ["hdfs://h/x", "sftp://h/x", "webhdfs://h/x", "ftp://127.0.0.1:1/x", "dbfs:///x"])
+def test_a_protocol_that_cannot_publish_is_refused_before_its_file_system_is_made(url: str) -> None:
+    """Without its package or its server, the reason would be another one, and the advice would not help."""
+    protocol = url.partition(":")[0]
+    refused = rf"location {url}: its file system \({protocol}\) cannot create a file only where it is absent"
+    with pytest.raises(CheckpointError, match=refused):
+        location_at(url, publishes=True)
+
+
 class _Careless(MemoryFileSystem):  # type: ignore[misc]
     """A file system that promises exclusive create and overwrites."""
 

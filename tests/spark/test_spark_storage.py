@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from checkpoint import CheckpointError
 from checkpoint.chain import Chain, location_at
-from objectspace.spark import open_shard, shard_task
+from objectspace.spark import Pipeline, open_shard, rescale, shard_task
 from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
@@ -94,3 +94,16 @@ def test_the_memory_of_one_process_is_refused_wherever_tasks_would_open_it(monke
             pass
     with refused:
         next(shard_task(plan, lambda batches, space: None)(iter([])))
+
+
+OPENED: dict[str, Callable[[str], object]] = {
+    "pipeline": lambda url: Pipeline(url, 1),
+    "rescale": lambda url: rescale(url, 2),
+    "writeStream": lambda url: Target.of({"path": url, "table": "t", "key": "k", "shards": "1"}).chain(),
+}
+
+
+@pytest.mark.parametrize("opened", OPENED)
+def test_who_publishes_is_told_at_once_that_a_file_system_is_unable(opened: str) -> None:
+    with pytest.raises(CheckpointError, match=r"location sftp://h/x: its file system \(sftp\) cannot create a file"):
+        OPENED[opened]("sftp://h/x")

@@ -201,6 +201,12 @@ def test_a_copy_does_not_lie_inside_of_the_space(tool: Tool, long_space: Path, t
     assert tool(command, long_space, f"{long_space}-beside").exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["fork", "restore"])
+def test_a_copy_onto_a_file_system_that_cannot_publish_says_so(tool: Tool, long_space: Path, command: str) -> None:
+    refused = tool(command, long_space, "sftp://host/copy")
+    assert (refused.exit_code, "cannot create a file only where it is absent" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("outer", ["memory://", "memory://outer"])
 def test_a_copy_does_not_lie_inside_of_the_space_however_that_is_spelt(
     tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outer: str
