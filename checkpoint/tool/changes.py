@@ -260,7 +260,7 @@ _BAR = 40
 def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
     """Print a line for each object with a bar of its signs, and the sum, as git does."""
     totals = [sum(found[sign] for sign in "+-~") for _, found in counts]
-    names = [printing.short(name, 50) for name, _ in counts]
+    names = printing.labels([name for name, _ in counts])
     width, digits = max(map(len, names)), len(f"{max(totals):,}")
     scale = min(1, _BAR / max(totals, default=1)) if max(totals) else 1
     for name, (_, found), total in zip(names, counts, totals, strict=True):

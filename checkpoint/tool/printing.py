@@ -7,6 +7,7 @@ import io
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
@@ -44,6 +45,31 @@ def short_pair(old: Any, new: Any, width: int = 60) -> tuple[str, str]:
     start = max(0, same - width // 4) if same > width // 2 and max(map(len, texts)) > width else 0
     left, right = (("…" if start else "") + short(text[start:], width) for text in texts)
     return left, right
+
+
+def labels(names: Sequence[str], width: int = 50) -> list[str]:
+    """Return names in one line each, of which no two look alike, short where that leaves them apart.
+
+    In a long one "…" stands for the name of the operator where it is repeated, or else for the middle.
+
+    >>> labels(["flights.Join/0: flights.Join/left", "flights.Join/0: flights.Join/left_times"], width=28)
+    ['flights.Join/0: …/left', 'flights.Join/0: …/left_times']
+    >>> labels(["one long name", "one long nest", "two names"], width=9), labels(["abcde", "abxde"], width=4)
+    (['one …name', 'one …nest', 'two names'], ['abcde', 'abxde'])
+    """
+    whole = [plain(name) for name in names]
+    cut = [text if len(text) <= width else _without_middle(_REPEATED.sub(r"\1…/", text), width) for text in whole]
+    times = Counter(cut)
+    return [short_one if times[short_one] == 1 else text for short_one, text in zip(cut, whole, strict=True)]
+
+
+_REPEATED = re.compile(r"^((.+)/\d+: )\2/")
+"""The shard that an object belongs to, whose name begins with the operator again."""
+
+
+def _without_middle(text: str, width: int) -> str:
+    end = width // 2
+    return text if len(text) <= width else f"{text[: width - end - 1]}…{text[-end:]}"
 
 
 def plain(text: str) -> str:

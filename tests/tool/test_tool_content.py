@@ -520,6 +520,16 @@ def test_the_sum_of_a_diff_is_as_gits(tool: Tool, kinds: Path) -> None:
     assert tool("diff", kinds, 1, 1, "--stat").output == ""
 
 
+def test_long_names_in_the_sum_of_a_diff_can_be_told_apart(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        for end in ("left", "right"):
+            space.create_list(f"{'very' * 12}_long_name_of_the_{end}").append(1)
+        space.checkpoint()
+    *lines, _ = tool("diff", tmp_path / "s.db", 0, 1, "--stat").output.splitlines()
+    start = " veryveryveryveryveryvery"
+    assert lines == [f"{start}…ery_long_name_of_the_left | 1 +", f"{start}…ry_long_name_of_the_right | 1 +"]
+
+
 def test_bars_of_a_large_diff_are_scaled(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_list("many").extend(range(1000))
