@@ -100,6 +100,12 @@ _OTHER_PYTHON = (
     f" variable PYSPARK_PYTHON to one that has it, as {sys.executable}, before Spark is started"
 )
 
+_AND = " with "
+"""What stands between the operators of a task."""
+
+_NOTE = re.compile(r"^operator (?P<names>.+), shard (?P<shard>\d+), epoch \d+(?:\n|\Z)", re.MULTILINE)
+"""The line in which a task notes where an error of the library was raised: what is told begins with that."""
+
 _LONGEST = 2_000
 """How many characters are shown of what an error says."""
 
@@ -128,7 +134,7 @@ class _Raised:
         after = found.end("kind")
         stack = _STACK.search(text, after)
         said = text[after : stack.start() if stack else None].removeprefix(":").strip()
-        return cls(found["kind"], _shortened(said), text[begin : found.start()])
+        return cls(found["kind"], _shortened(_NOTE.sub("", said).strip()), text[begin : found.start()])
 
     @property
     def is_ours(self) -> bool:
@@ -159,12 +165,30 @@ def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
     said = _said(str(error))
     if said is None:
         return error
+    noted = _NOTE.search(str(error))
+    name, said = _told_of(noted["names"] if noted else operator, said)
+    shard = f", shard {noted['shard']}" if noted else ""
     made = TaskFailedError(
-        f"operator {operator}, epoch {epoch}: {said}; nothing of the epoch was published: fix the cause and start the"
-        " query again, which replays its micro-batch"
+        f"operator {name}{shard}, epoch {epoch}: {said}; nothing of the epoch was published: fix the cause and start"
+        " the query again, which replays its micro-batch"
     )
     made.__suppress_context__ = True
     return made
+
+
+def _told_of(operators: str, said: str) -> tuple[str, str]:
+    """Return which of the operators of a task an error is of, and what it says without that name.
+
+    >>> _told_of("mine with kept", "operator 'mine' (Mine) returned None"), _told_of("mine", "operator mine: no")
+    (('mine', 'Mine returned None'), ('mine', 'no'))
+    >>> _told_of("mine with kept", "the disk is full")
+    ('mine with kept', 'the disk is full')
+    """
+    for name in operators.split(_AND):
+        named = rf"operator (?:{re.escape(repr(name))} \((?P<kind>[^)]+)\)|{re.escape(name)}: )"
+        if found := re.match(named, said):
+            return name, (found["kind"] or "") + said[found.end() :]
+    return operators, said
 
 
 def _said(text: str) -> str | None:

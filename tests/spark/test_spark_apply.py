@@ -24,7 +24,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import Operator, col
 from objectspace.relational import Chunk, StateTable, TableSchema
-from objectspace.spark import EmbeddedPipeline, Pipeline, rescale
+from objectspace.spark import EmbeddedPipeline, Pipeline, TaskFailedError, rescale
 from objectspace.spark.epochs import Epochs
 from tests.operators.pipeline_trees import EDITS, SCHEMA, World
 from tests.operators.processors import expected, greatest
@@ -340,3 +340,22 @@ def test_on_spark_it_is_exactly_once_and_can_be_read(
     assert sorted(pipeline.rows("found")) == [("B6", 20), ("UA", 20)]
     assert read(table="longest", operator="longest") == [("B6", 20), ("DL", 1), ("UA", 20)]
     assert {pair[1:] for pair in read(object="longest")} == {("B6", "20"), ("DL", "1"), ("UA", "20")}
+
+
+class TextForNumber:
+    """An operator that returns a text where its output has a number."""
+
+    def process(self, batch: Any, space: Any) -> list[dict[str, Any]]:
+        return [{"carrier": carrier, "delay": "late"} for carrier in set(batch["carrier"].to_pylist())]
+
+
+def test_a_returned_row_that_does_not_fit_is_told_once_with_its_shard(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
+    flights = pipeline.source("flights", spark.createDataFrame([], "id long, carrier string"), key=["id"])
+    kinds = {"carrier": "string", "delay": "int64"}
+    flights.apply(TextForNumber(), "late", kinds, key="carrier", output_key="carrier").materialize("found")
+    told = r"^operator late, shard 0, epoch 1: TextForNumber returned what does not fit: .* the row is .*; nothing of"
+    with pytest.raises(TaskFailedError, match=told):
+        pipeline.run_epoch(spark.createDataFrame([(1, "UA")], "id long, carrier string"), 0)

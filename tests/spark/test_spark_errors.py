@@ -118,6 +118,21 @@ def test_a_failure_is_told_in_words(message: str, said: str) -> None:
     assert str(told).startswith(f"operator counts, epoch 7: {said}; nothing of the epoch was published")
 
 
+@pytest.mark.parametrize(
+    ("said", "name", "told"),
+    [
+        ("operator 'counts' (Mine) returned what does not fit", "counts", "Mine returned what does not fit"),
+        ("operator sums: there is no shard", "sums", "there is no shard"),
+        ("operator 'other' (Mine) returned 1", "counts with sums", "operator 'other' (Mine) returned 1"),
+        ("long" * 1_000, "counts with sums", f"{'long' * 500} ... (2,000 more characters)"),
+    ],
+)
+def test_where_a_task_failed_is_told_once_with_the_shard(said: str, name: str, told: str) -> None:
+    printed = f"objectspace.errors.ObjectSpaceError: {said}\noperator counts with sums, shard 3, epoch 7\n{STACK}"
+    found = str(explained(RuntimeError(f"{PYTHON}{printed}"), "counts", 7))
+    assert found.startswith(f"operator {name}, shard 3, epoch 7: {told}; nothing of the epoch was published")
+
+
 @pytest.mark.parametrize("folder", [Path(objectspace.__file__).parent, Path("/elsewhere/objectspace")])
 def test_the_place_is_that_of_the_user_wherever_the_library_lies(folder: Path) -> None:
     lines, first = inspect.getsourcelines(WholeEpoch.__call__)
