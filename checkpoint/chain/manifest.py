@@ -140,6 +140,12 @@ class Manifest:
     partial: bool = False
     format: int = PLAIN_FORMAT
 
+    def __repr__(self) -> str:
+        # All runs and lineages would be thousands of characters, and rescale() returns a manifest at a prompt.
+        counts = {"shards": self.shards, "operators": len(self.lineage), "runs": len(self.runs), "slots": self.slots}
+        shown = ", ".join(f"{what} {count:,}" for what, count in counts.items())
+        return f"<Manifest of epoch {self.epoch}, published {self.time}: {shown}>"
+
     @property
     def files(self) -> tuple[AcceptedRun, ...]:
         """All run files that the manifest names: those of the epoch, and those that lineages begin with."""

@@ -33,6 +33,14 @@ def test_a_space_remembers_its_epochs(location: Location, publish: Publisher) ->
     assert again.newest.source == SourcePosition("q", 1)
 
 
+def test_a_manifest_at_a_prompt_is_a_short_line(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 2)
+    manifest = publish(chain, {"a": 1}, {"b": 1, "c": 2})
+    counts = "shards 2, operators 1, runs 2, slots 3"
+    assert repr(manifest) == f"<Manifest of epoch 1, published {manifest.time}: {counts}>"
+    assert replace(manifest, publisher="another") != manifest == replace(manifest)
+
+
 def test_a_lineage_is_a_full_run_and_the_differences_since(location: Location, publish: Publisher) -> None:
     chain = Chain.open_or_create(location, 2)
     publish(chain, {"a": 1}, {"b": 1})
