@@ -34,6 +34,7 @@ from checkpoint.tool.command import (
 )
 from checkpoint.tool.content import State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
+from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
 from checkpoint.tool.selecting import of_objects, with_versions_now
@@ -61,6 +62,7 @@ class _Seen:
 @click.option("--patch", type=Address(dir_okay=False), help="Write a patch for `apply` to this file.")
 @click.option("-n", "--limit", type=Limit(), default=0, help="How many changes to show; all by default.")
 @json_option
+@takes_short_name
 def diff(
     source: Source,
     a: str | None,

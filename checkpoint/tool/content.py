@@ -64,7 +64,22 @@ class Entry:
     is_hidden: bool = False
 
 
-def absence(name: str, known: Collection[str]) -> CheckpointError:
+class AbsentError(CheckpointError):
+    """There is no object of a name.
+
+    Args:
+        message: what to say.
+        name: the name.
+        whole: the only name that ends with it after that of an operator; None if there is none, or several.
+    """
+
+    def __init__(self, message: str, name: str, whole: str | None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.whole = whole
+
+
+def absence(name: str, known: Collection[str]) -> AbsentError:
     """Return the error that says that there is no object of a name, and which ones may be meant.
 
     Args:
@@ -72,9 +87,11 @@ def absence(name: str, known: Collection[str]) -> CheckpointError:
         known: the names that exist: what an operator keeps under its own name may be called by the end of its name.
     """
     ends = tuple(f"/{name}{role}" for role in ("", "/table", "/$output"))
-    near = sorted(one for one in known if f"/{one}".endswith(ends)) or get_close_matches(name, sorted(known), 1)
+    called = sorted(one for one in known if f"/{one}".endswith(ends))
+    near = called or get_close_matches(name, sorted(known), 1)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `checkpoint ls`"
-    return CheckpointError(f"there is no object {name!r}: {hint}")
+    whole = called[0] if len(called) == 1 and not name.startswith("$") else None
+    return AbsentError(f"there is no object {name!r}: {hint}", name, whole)
 
 
 class State:

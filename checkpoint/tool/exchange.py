@@ -17,6 +17,7 @@ from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
 from checkpoint.tool.command import Address, cli, json_option, name_argument, require_folder, said_of, takes_source
+from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.printing import Row
 from checkpoint.tool.show import Contents, split_epoch
 from checkpoint.tool.source import Source
@@ -38,6 +39,7 @@ ENDINGS = {
 @click.argument("target", type=Address(dir_okay=False))
 @click.argument("checkpoint", required=False)
 @json_option
+@takes_short_name
 def export(source: Source, name: str, target: str, checkpoint: str | None, is_json: bool) -> None:
     """Write what an object holds to a new file: .parquet, .csv, .jsonl, .arrow, or a table of an SQLite database (.db).
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
-from checkpoint.tool.content import State, absence
+from checkpoint.tool.content import AbsentError, State, absence
 from checkpoint.tool.sizes import Owned, Sizes, dirty_slots
 from checkpoint.tool.source import OpenStore, Source, find_epoch
 
@@ -152,6 +153,26 @@ def _fields(one: Listed, is_space: bool, tree: bool) -> dict[str, Any]:
         owned = [{key: value for key, value in vars(each).items() if value is not None} for each in one.owned]
         fields |= {"owned": owned, "more": one.more}
     return fields
+
+
+def takes_short_name(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that reads one object take its NAME without what stands before it, as ``spark.read`` does.
+
+    Such a name counts only where no object has it and exactly one is called so: then the command begins anew. It must
+    not have printed or written anything by then.
+    """
+
+    @wraps(function)
+    def _command(source: Source, *, name: str | None, **options: Any) -> None:
+        try:
+            function(source, name=name, **options)
+        except AbsentError as absent:
+            if name is None or absent.whole is None:
+                raise
+            # Behind it may stand @EPOCH or [KEY].
+            function(source, name=absent.whole + name.removeprefix(absent.name), **options)
+
+    return _command
 
 
 def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple[OpenStore, State]]:

@@ -25,7 +25,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import Limit, cli, json_option, name_argument, takes_source
 from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
-from checkpoint.tool.listing import parts_with, require_one_operator
+from checkpoint.tool.listing import parts_with, require_one_operator, takes_short_name
 from checkpoint.tool.printing import Row
 from checkpoint.tool.raw import BYTES_TAG, exact_number, is_raw, number_in, slot_of
 from checkpoint.tool.source import OpenStore, Source, query
@@ -47,6 +47,7 @@ from checkpoint.tool.source import OpenStore, Source, query
     help="json: one line per entry; arrow: an Arrow IPC stream.",
 )
 @json_option
+@takes_short_name
 def show(
     source: Source,
     name: str,
@@ -232,6 +233,7 @@ def _echo_csv(cells: Sequence[Any]) -> None:
 @name_argument
 @click.option("-n", "--limit", type=Limit(), default=50, show_default=True, help="How many; 0 for all.")
 @json_option
+@takes_short_name
 def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Show which checkpoint last wrote each slot of an object.
 

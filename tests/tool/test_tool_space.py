@@ -715,23 +715,34 @@ def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tm
         assert tool("show", space, "counts", "-n", limit).output.startswith("counts = Dictionary of 40\n")
 
 
+READS = [("show", "{}"), ("show", "{}@1"), ("blame", "{}"), ("diff", "0", "1", "{}"), ("export", "{}", "new.csv")]
+COPIES = [("restore", "new", "--object", "{}"), ("fork", "new", "--object", "{}")]
+WHOLE = {"worst": "worst/table", "longest": "longest/longest", "given": "trouble/given/$output"}
+
+
+@pytest.mark.parametrize("command", READS, ids=" ".join)
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_name_without_its_operator_is_that_of_the_only_one_that_is_called_so(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
+) -> None:
+    results = []
+    for number, one in enumerate((name, WHOLE[name])):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        first, *rest = (argument.replace("{}", one) for argument in command)
+        found = tool(first, of_operators, *rest)
+        results.append((found.exit_code, found.output, [path.read_text() for path in Path().iterdir()]))
+    assert results[0] == results[1]
+    assert results[0][0] == (command[0] == "diff")
+
+
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("command", "name", "meant"),
     [
-        ("worst", "'worst/table'"),
-        ("longest", "'longest/longest'"),
-        ("given", "'trouble/given/$output'"),
-        ("late", "'a/late' or 'b/late'"),
-        ("wrost/table", "'worst/table'"),
+        *((command, "late", "'a/late' or 'b/late'") for command in READS[:1] + READS[2:] + COPIES),
+        *((command, "wrost/table", "'worst/table'") for command in READS[:1] + READS[2:] + COPIES),
+        *((command, name, repr(whole)) for command in COPIES for name, whole in WHOLE.items()),
     ],
-)
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(("show", "{}"), ("blame", "{}"), ("diff", "0", "1", "{}"), ("export", "{}", "new.csv")),
-        *(("restore", "new", "--object", "{}"), ("fork", "new", "--object", "{}")),
-    ],
-    ids=" ".join,
 )
 def test_a_name_without_its_operator_is_answered_with_whole_ones(
     tool: Tool,
