@@ -28,24 +28,8 @@ ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this proce
 whether the file exists, and two drivers may both hear "no"."""
 
 _NOT_EXCLUSIVE = frozenset(
-    (
-        *(
-            "adl",
-            "arrow_hdfs",
-            "box",
-            "dbfs",
-            "dropbox",
-            "ftp",
-            "gdrive",
-            "gist",
-            "git",
-            "github",
-            "hdfs",
-            "hf",
-            "http",
-        ),
-        *("https", "lakefs", "oci", "ocilake", "oss", "sftp", "smb", "ssh", "tos", "tosfs", "webdav", "webhdfs"),
-    )
+    "adl arrow_hdfs box dbfs dropbox ftp gdrive gist git github hdfs hf http https lakefs oci ocilake oss sftp smb ssh tos"
+    " tosfs webdav webhdfs".split()
 )
 """Protocols that fsspec knows and whose file systems have no exclusive create: to publish there, installing something
 or reaching a server would not help."""
