@@ -27,10 +27,9 @@ EXCLUSIVE_PROTOCOLS = OBJECT_STORES | {"memory"}
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
 
-_NOT_EXCLUSIVE = frozenset(
-    "adl arrow_hdfs box dbfs dropbox ftp gdrive gist git github hdfs hf http https lakefs oci ocilake oss sftp smb ssh tos"
-    " tosfs webdav webhdfs".split()
-)
+_SERVERS = frozenset(("arrow_hdfs", "ftp", "hdfs", "http", "https", "sftp", "smb", "ssh", "webdav", "webhdfs"))
+_SERVICES = frozenset(("adl", "box", "dbfs", "dropbox", "gdrive", "gist", "git", "github", "hf", "lakefs"))
+_NOT_EXCLUSIVE = _SERVERS | _SERVICES | frozenset(("oci", "ocilake", "oss", "tos", "tosfs"))
 """Protocols that fsspec knows and whose file systems have no exclusive create: to publish there, installing something
 or reaching a server would not help."""
 
