@@ -137,9 +137,9 @@ class Scan:
         If the store has large values, it has fewer rows as well, so that pages of large values are not large.
         """
         runs, last = self._reader.runs, None
+        self._reader.require_readable()
         if not runs:
             return
-        self._reader.require_readable()
         size = PageSize(self._session, page_rows, self._reader.PAGE_ROWS)
         # If all is read, most of it lies in the oldest run, at least at the beginning.
         is_all = page_rows > _LEAST_ROWS and self._bounds == (None, None) and not self._reverse

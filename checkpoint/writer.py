@@ -74,6 +74,8 @@ class Writer:
         self.state = WriterState.OPEN
         self.receipt: Receipt | None = None
         self._run: Run | None = None
+        self._base: Reader | None = None
+        self._committed: Reader | None = None
         self._costs: dict[str, ObjectReceipt] = {}
         self._ending = RLock()
         self._has_begun = False
@@ -155,6 +157,7 @@ class Writer:
                     " space.rollback(epoch=...) goes back to an older state"
                 )
             self.state = WriterState.ROLLED_BACK
+            self.settle()
 
     def is_durable(self) -> bool:
         """Return whether the collected rows are durable, after waiting for any commit under way in another thread."""
@@ -174,9 +177,14 @@ class Writer:
         """The number of the checkpoint that the rows became; ``None`` if they are none, or not yet one."""
         return None
 
-    def take_reader(self) -> Reader | None:
-        """Return a reader of what was just committed, once; ``None`` if there is none."""
-        return None
+    @property
+    def committed(self) -> Reader | None:
+        """A reader of what was committed, which a rollback of the store retires; ``None`` if there is none."""
+        return self._committed
+
+    def settle(self) -> None:
+        """Let go of what was read and committed: it would keep its runs from being dropped."""
+        self._base = self._committed = None
 
     def describe(self) -> str:
         """Return the state of the writer in words."""
@@ -226,10 +234,15 @@ class RunWriter(Writer):
 
         Equal rows on top of anything else are another state, unless they are a whole one.
         """
-        number = store.next_number() - 1
-        if not self.is_durable() or not store.holds(number, self.run, is_whole=True):
+        if not self.is_durable():
             return False
-        return self.kind is CheckpointKind.FULL or (base.newest == number - 1 and not base.is_retired)
+        with store.unchanged_since(None):
+            number = store.next_number() - 1
+            is_newest = store.holds(number, self.run, is_whole=True)
+            if self.kind is CheckpointKind.DIFFERENTIAL:
+                is_newest = is_newest and base.newest == number - 1 and not base.is_retired
+            self._committed = store.reader() if is_newest else None
+        return is_newest
 
     def _publish(self, run: Run) -> None:
         if self.kind is CheckpointKind.FULL and self._base is not None:
@@ -243,7 +256,6 @@ class CheckpointWriter(Writer):
     def __init__(self, store: CheckpointStore, kind: CheckpointKind, epoch: int | None = None) -> None:
         super().__init__(kind, epoch)
         self._store = store
-        self._committed: Reader | None = None
 
     def accepts(self, store: CheckpointStore) -> bool:
         """Return whether ``store`` is the one that this writer commits to."""
@@ -265,6 +277,7 @@ class CheckpointWriter(Writer):
         """Note how the commit has ended; from now on, a rollback retires the reader of what it has brought."""
         if not self._has_arrived(run):
             self.state = WriterState.ROLLED_BACK
+            self.settle()
             return
         if self._base is not None:
             self._committed = self._reader_of_arrived()
@@ -275,7 +288,7 @@ class CheckpointWriter(Writer):
         try:
             return self._store.reader(self.attempted)
         except UnknownCheckpointError as error:
-            reader = self._store.reader().of_nothing()
+            reader = self._store.reader()
             reader.retire(str(error))
             return reader
 
@@ -298,11 +311,6 @@ class CheckpointWriter(Writer):
     def attempted(self) -> int | None:
         """The number that the store gave the rows, whether or not the commit succeeded; ``None`` if it gave none."""
         return self._run.attempt[0] if self._run is not None and self._run.attempt is not None else None
-
-    def take_reader(self) -> Reader | None:
-        """Return a reader of what was just committed, once; ``None`` if there is none."""
-        reader, self._committed = self._committed, None
-        return reader
 
     def _publish(self, run: Run) -> None:
         try:

@@ -498,6 +498,7 @@ class PersistedObjectSpace(ObjectSpace):
                     self._dirty[target._id] = target
         if durable:
             self._reader = reader
+            flight.writer.settle()
             while flight.objects:
                 target = flight.objects.pop()
                 if not is_dead(target):
@@ -526,7 +527,7 @@ class PersistedObjectSpace(ObjectSpace):
 
         If somebody has rolled back to before it, the reader is retired, and shows that the store has moved on.
         """
-        committed = writer.take_reader()
+        committed = writer.committed
         return self._store.reader() if committed is None else committed
 
     def _require_whole(self) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, RunWriter, StoreFailedError
+from checkpoint import (
+    CheckpointError,
+    CheckpointKind,
+    CheckpointStore,
+    Reader,
+    RunWriter,
+    StoreFailedError,
+    UnknownCheckpointError,
+)
 from checkpoint.session import Session
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
 
@@ -200,6 +208,84 @@ def test_a_commit_that_was_found_to_have_arrived_and_was_rolled_back_since_is_no
     one.get("mine").append("again")
     one.checkpoint()
     assert failing.verify() == len(failing.checkpoints())
+
+
+def test_nothing_is_read_of_a_commit_that_was_merged_away_before_it_was_found_to_have_arrived(
+    failing: CheckpointStore,
+) -> None:
+    failing.configure(history=1)
+    one = PersistedObjectSpace(failing, cache_slots=1)
+    numbers = one.create_sorted_dictionary("numbers")
+    numbers.update((number, number) for number in range(500))
+    one.checkpoint()
+    numbers[500] = 500
+    writer = failing.writer()
+    one.save(writer)
+    fail_to_commit(writer.commit, is_late=True)
+    FailsToCommit.is_dead = False
+    failing.reopen()
+    other = PersistedObjectSpace(failing)
+    for number in range(3):
+        other.get("numbers")[number] = -number
+        other.checkpoint()
+    failing.compact()
+    one.on_saved()
+    assert len(numbers) == 501
+    for read in (list, lambda of: of[400], lambda of: list(of.irange(10, 20)), lambda of: of.peekitem(0)):
+        with pytest.raises(UnknownCheckpointError, match="they were merged"):
+            read(numbers)
+    one.rollback()
+    assert numbers.peekitem(2) == (2, -2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_acknowledgement_that_is_interrupted_is_not_one_of_what_another_space_commits_then(
+    kind: CheckpointKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(":memory:")
+    one, other = two_spaces(store)
+    writer = store.writer(kind)
+    one.save(writer)
+    writer.commit()
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(one, "_note_what_is_stored", interrupted)
+        one.on_saved()
+    other.rollback(epoch=1)
+    commit_other(other, kind)
+    require_refused(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_that_comes_while_an_applied_run_is_acknowledged_is_not_overwritten(
+    kind: CheckpointKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(":memory:")
+    one, other = two_spaces(store)
+    writer = RunWriter(kind)
+    one.save(writer)
+    writer.commit()
+    store.apply(writer.run)
+    other.rollback()
+    is_newest_in = writer.is_newest_in
+
+    def overtaken(*asked: Any) -> bool:
+        """Let the other space commit once it is known that the run is the newest checkpoint."""
+        found = is_newest_in(*asked)
+        monkeypatch.undo()
+        commit_other(other, kind)
+        return found
+
+    monkeypatch.setattr(writer, "is_newest_in", overtaken)
+    one.on_saved()
+    one.get("other's").append("overwritten")
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (one.get("mine"), one.get("other's")) == (["stored", "edited"], ["committed"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
