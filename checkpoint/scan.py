@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,9 +76,13 @@ class PageSize:
     """
 
     def __init__(self, session: Session, rows: int, most: int) -> None:
-        self._may_be_large = session.peek("SELECT 1 FROM state_large LIMIT 1", ()) is not None
-        self._most = min(max(rows, most), _MOST_LARGE) if self._may_be_large else max(rows, most)
-        self.rows = min(rows, _LEAST_ROWS) if self._may_be_large else rows
+        self._session, self._most = session, max(rows, most)
+        self.rows = _LEAST_ROWS if rows > _LEAST_ROWS and self._may_be_large else rows
+
+    @cached_property
+    def _may_be_large(self) -> bool:
+        # Most scans end with their first page, which is short: they do not ask.
+        return self._session.peek("SELECT 1 FROM state_large LIMIT 1", ()) is not None
 
     @property
     def most_around(self) -> int:
@@ -90,7 +94,7 @@ class PageSize:
         self.rows = max(_LEAST_ROWS, min(8 * self.rows, self._most, fitting))
         if self._may_be_large and page:
             length = bytes_in(map(_value, page)) // len(page)
-            most = max(1, min(self.rows, MOST_BYTES // (length + 1)))
+            most = max(1, min(self.rows, _MOST_LARGE, MOST_BYTES // (length + 1)))
             self.rows = 1 << (most.bit_length() - 1)  # Few different statements are prepared.
         return self.rows
 
@@ -146,14 +150,15 @@ class Scan:
         place = _Place(size.rows, runs[-1] if is_all else None, False)
         while not place.is_end:
             with self._reader.mutex:  # Nobody changes the runs from when a statement is built until it ends.
-                page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place, size.most_around)
-            place = place._replace(rows=size.after(page, place.rows))
+                page, place = self._page(_Stretch(*self._bounds, last, self._reverse), place, size)
+            if not place.is_end:
+                place = place._replace(rows=size.after(page, place.rows))
             if page:
                 last = page[-1][0]  # Taken before the page is yielded: whoever gets it may change it.
                 yield page
 
-    def _page(self, rest: _Stretch, place: _Place, most: int) -> tuple[list[_Row], _Place]:
-        """Return the rows of the next slots, with at most so many of other runs, and where to go on."""
+    def _page(self, rest: _Stretch, place: _Place, size: PageSize) -> tuple[list[_Row], _Place]:
+        """Return the rows of the next slots, and where to go on."""
         runs = self._reader.runs
         # Runs may have been merged since the page before.
         if len(runs) > 1 and place.leader not in runs:
@@ -165,7 +170,7 @@ class Scan:
             return page, _Place(place.rows * 8, leader, is_end)
         if is_end and (around := self._around(leader, rest, place.rows)) is not None:
             return self._laid(page, *around), _Place(place.rows, None, True)
-        least = min(place.rows, _LEAST_ROWS)
+        least, most = min(place.rows, _LEAST_ROWS), size.most_around
         while len(page) >= least or (is_end and page):
             if (around := self._around(leader, rest.up_to(page[-1][0]), most)) is not None:
                 fitting = len(page) * most // (2 * sum(map(len, around)) + 1)
