@@ -140,6 +140,7 @@ def test_autocommit_makes_each_call_one_checkpoint(space: PersistedObjectSpace, 
     assert space.store.checkpoints()[-1].number == len(calls) + 1
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_an_interruption_that_is_let_go_late_puts_no_value_back() -> None:
     for number in count():
         space, kept = PersistedObjectSpace(CheckpointStore(":memory:")), list[BaseException]()

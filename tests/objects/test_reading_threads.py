@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -128,10 +128,10 @@ def test_what_is_read_at_each_instruction_of_a_save_is_right(kind: str, read: st
 
 @pytest.mark.parametrize(("kind", "read", "step"), MOVING)
 def test_a_save_that_comes_at_an_instruction_of_what_reads_makes_it_wrong_nowhere(
-    kind: str, read: str, step: str
+    kind: str, read: str, step: str, at_scale: bool
 ) -> None:
-    expected, number = READS[read](edited(kind)), 0
-    while True:
+    expected = READS[read](edited(kind))
+    for number in count(step=1 if at_scale else 3):
         target = edited(kind)
         has_come, found = done_at_step(
             target._home, number, at(target._home, step), lambda target=target: READS[read](target)
@@ -139,7 +139,7 @@ def test_a_save_that_comes_at_an_instruction_of_what_reads_makes_it_wrong_nowher
         if not has_come:
             break
         assert found in (None, expected), f"after {number} instructions"
-        number += 1
+    assert number > 0
 
 
 def test_a_scan_goes_on_in_the_places_that_it_has_begun_with_while_a_save_forgets_some() -> None:
@@ -160,17 +160,21 @@ def test_a_queue_that_is_not_read_yet_is_read_after_clean_slots_were_dropped() -
 
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("kind", ["dictionary", "set", "sorted_dictionary"])
-def test_what_another_one_reads_or_drops_at_an_instruction_of_a_look_up_hides_nothing(kind: str, drops: bool) -> None:
-    target, number, has_come = PersistedObjectSpace(edited(kind)._home.store).get("o"), 0, True
+def test_what_another_one_reads_or_drops_at_an_instruction_of_a_look_up_hides_nothing(
+    kind: str, drops: bool, at_scale: bool
+) -> None:
+    target = PersistedObjectSpace(edited(kind)._home.store).get("o")
 
     def read_all() -> None:
         target._load_whole()
         if drops:
             target._shrink(gently=False)
 
-    while has_come:
+    for number in count(step=1 if at_scale else 3):
         assert -1 not in target
         target._shrink(gently=False)
         has_come, found = done_at_step(target._home, number, read_all, lambda: 2 in target)
         assert found, f"after {number} instructions"
-        number += 1
+        if not has_come:
+            break
+    assert number > 0

@@ -560,6 +560,7 @@ def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pyt
     assert behind.rows("counts") == run_local(results("counts"), BATCHES[:2]).rows("counts")
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> None:
     for number in numbers():
         run, kept = run_local(results("counts"), BATCHES[:1], CheckpointStore(":memory:")), list[BaseException]()
