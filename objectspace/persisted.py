@@ -50,7 +50,8 @@ class PersistedObjectSpace(ObjectSpace):
 
     Args:
         store: the store; many spaces may read it, but only one at a time may write.
-        cache_slots: how many clean slots to keep in memory.
+        cache_slots: how many clean slots to keep in memory; a large one counts as several, one for each 256 bytes that
+            the values of its object have on average.
 
     >>> from checkpoint import CheckpointStore
     >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
@@ -318,7 +319,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _kill(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
         super()._kill(handle, refusal)
-        self.account(handle, 0)
+        self._count(handle, 0)
         self._held_total -= self._held.pop(handle._id, 0)
 
     def check_mutations(self) -> list[tuple[str, Any]]:
@@ -345,8 +346,14 @@ class PersistedObjectSpace(ObjectSpace):
                 self._held[target._id] = held
             self.touch(target)
 
-    def account(self, target: PersistedObject, slots: int) -> None:
-        """Note how many slots an object now holds in memory; those of an owned object count as its owner's."""
+    def account(self, target: PersistedObject) -> None:
+        """Note how many slots an object now holds in memory, large ones as several.
+
+        Those of an owned object count as its owner's.
+        """
+        self._count(target, target._held() * target._weight)
+
+    def _count(self, target: PersistedObject, slots: int) -> None:
         root = target if target._owner is None else target._owner
         with self.mutex:
             more = slots - target._accounted
@@ -463,6 +470,8 @@ class PersistedObjectSpace(ObjectSpace):
         items = target._rows()
         metadata = [(object_id, key, value) for key, value in target._metadata_rows()]
         size = run.add(metadata, items)
+        if items:
+            target._weigh(len(items), size)
         return ObjectReceipt(len(items), size, time.perf_counter() - started)
 
     def _index_row(self, object_id: int, entry: IndexEntry | None) -> Any:
@@ -502,7 +511,7 @@ class PersistedObjectSpace(ObjectSpace):
             while flight.objects:
                 target = flight.objects.pop()
                 if not is_dead(target):
-                    self.account(target, target._held())
+                    self.account(target)
             if self._held_total > self.cache_slots:
                 self._evict(gently=False)
         else:
@@ -561,7 +570,7 @@ class PersistedObjectSpace(ObjectSpace):
         """Recount the slots of an object and of those it owns; some of them may have left memory."""
         held = 0
         for counted in (handle, *handle._owned()):
-            counted._accounted = counted._held()
+            counted._accounted = counted._held() * counted._weight
             held += counted._accounted
         total = self._held_total + held - self._held.get(handle._id, 0)
         self._held[handle._id], self._held_total = held, total

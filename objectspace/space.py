@@ -358,8 +358,8 @@ class ObjectSpace(ObjectFactory):
     def touch(self, target: PersistedObject) -> None:
         """Note that an object is about to change."""
 
-    def account(self, target: PersistedObject, slots: int) -> None:
-        """Note how many slots an object now holds in memory."""
+    def account(self, target: PersistedObject) -> None:
+        """Note how many slots an object now holds in memory, large ones as several."""
 
     def make_room(self) -> None:
         """Drop clean slots if too many are in memory."""

@@ -29,6 +29,7 @@ from objectspace.errors import (
     UnencodableValueError,
     shown,
 )
+from objectspace.objects import limits
 from objectspace.objects.torn import InOnePiece
 from objectspace.objects.variants import base_of, become, is_cold
 
@@ -68,8 +69,8 @@ class Home(Protocol):
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
 
-    def account(self, target: PersistedObject, slots: int) -> None:
-        """Note how many slots an object now holds in memory."""
+    def account(self, target: PersistedObject) -> None:
+        """Note how many slots an object now holds in memory, large ones as several."""
 
     def make_room(self) -> None:
         """Drop clean slots if too many are in memory, but only those that no caller can be in the middle of using."""
@@ -99,7 +100,11 @@ class PersistedObject:
     _former: tuple[int, ...]
     """Ids that it had before and was stored under, the latest one last."""
     _accounted: int
-    """How many of its slots the space counts among those in memory."""
+    """How many of its slots the space counts among those in memory, large ones as several."""
+    _weight: int = 1
+    """As how many slots each one in memory counts: one more for each 256 bytes of its value, on average."""
+    _weighed: tuple[int, int] = (0, 0)
+    """How many slots were weighed lately, and how many bytes they had together."""
     _metadata_stored: dict[str, str]
     """The texts of the metadata as they are stored, or will be once the save in flight is committed."""
     _metadata_before: dict[str, str]
@@ -183,7 +188,7 @@ class PersistedObject:
             self._home.make_room()
             try:
                 self.__class__ = self._warm()
-                self._home.account(self, self._held())
+                self._home.account(self)
             except BaseException:
                 self._go_cold()
                 raise
@@ -198,6 +203,17 @@ class PersistedObject:
     def _held(self) -> int:
         """Return how many slots are in memory."""
         return 0
+
+    def _weigh(self, slots: int, size_bytes: int) -> None:
+        """Note how large slots are that were read or saved.
+
+        Time: O(1).
+        """
+        slots, size_bytes = slots + self._weighed[0], size_bytes + self._weighed[1]
+        if slots > limits.WEIGHED_SLOTS:
+            slots, size_bytes = slots // 2, size_bytes // 2  # What comes now counts more than what was.
+        self._weighed = slots, size_bytes
+        self._weight = 1 + size_bytes // (slots * limits.SLOT_BYTES)
 
     def _stored_differences(self) -> Iterable[Any]:
         """Yield the slots whose value in memory is not the stored one although no edit says so."""

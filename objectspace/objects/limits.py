@@ -19,6 +19,12 @@ FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
 FETCH_SLOTS, FETCH_ROOM = 1024, 16
 """How many slots that are named together are read at once: this many, or a sixteenth of what may be in memory."""
 
+SLOT_BYTES = 256
+"""In memory, a slot counts as one more for each time that its value has so many bytes."""
+
+WEIGHED_SLOTS = 64 * 1024
+"""When the sizes of more slots than this are known of an object, they count half as much as those that follow."""
+
 PASSED_SLOTS = 16
 """A scan that steps over this many removed slots before it finds one notes where that is, for the next scan."""
 

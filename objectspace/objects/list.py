@@ -380,6 +380,8 @@ class List(list[T], PersistedObject):
         for page in reader.item_pages(self._id, upper=self._unread_to, page_rows=reader.PAGE_ROWS):
             labels += [slot for slot, _ in page]
             values += self._read(page)
+            if page:
+                self._weigh(2, len(page[0][1]) + len(page[-1][1]))  # A sample: the values of a list are mostly alike.
         if len(labels) != self._unread:
             self._damaged("length", self._unread, f"{len(labels)} elements are stored")
         self._label_of_last(labels[-1] if labels else 0)
@@ -420,7 +422,7 @@ class List(list[T], PersistedObject):
                 if self._unread:
                     self._read_rest()
                 self.__class__ = _Watched
-                self._home.account(self, self._held())
+                self._home.account(self)
 
     def _read(self, page: Sequence[tuple[Slot, Payload]]) -> list[Any]:
         """Return the elements of stored rows; remember what those that may be changed in place were."""

@@ -181,13 +181,14 @@ class Queue(PersistedObject, Generic[T]):
             with self._home.mutex:
                 if self._front:
                     return
-                page = self._unread[: min(self._ahead, limits.QUEUE_SLOTS)]
+                most = max(limits.FIRST_SLOTS, limits.QUEUE_SLOTS // self._weight)
+                page = self._unread[: min(self._ahead, most)]
                 self._ahead *= 2 if self._ahead < limits.QUEUE_SLOTS else 1
-                front = deque(self._items(page))
+                front = deque(self._items(page, stays=True))
                 with Moving(self):
                     # At once: an interruption does not separate them.
                     self._unread, self._front = self._unread[len(page) :], front
-                self._home.account(self, self._held())
+                self._home.account(self)
         elif not self._front:
             end = self._unread.stop + len(self._back)
             self._is_torn = True
@@ -202,7 +203,8 @@ class Queue(PersistedObject, Generic[T]):
             self._emptied += 1
             self._back.clear()
 
-    def _items(self, slots: range, *, reverse: bool = False) -> Iterator[T]:
+    def _items(self, slots: range, *, reverse: bool = False, stays: bool = False) -> Iterator[T]:
+        """Yield stored elements; those that stay in memory are weighed."""
         if not slots:
             return
         items = self._home.reader().items(self._id, slots.start, slots.stop - 1, reverse=reverse)
@@ -211,7 +213,10 @@ class Queue(PersistedObject, Generic[T]):
                 if slot not in self._range():
                     refuse_change(self)
                 self._damaged(slot, None, "it is missing")
-            yield self._decode(item_text(item), slot)
+            text = item_text(item)
+            if stays:
+                self._weigh(1, len(text))
+            yield self._decode(text, slot)
 
     def _range(self) -> range:
         """Return the slots of the queue: from its head to its tail."""

@@ -206,13 +206,15 @@ class Stack(PersistedObject, Generic[T]):
         with self._home.mutex:
             if self._kept:
                 return
-            kept, count = [], min(max(2 * self._batch, limits.FIRST_SLOTS), limits.STACK_SLOTS)
+            most = max(limits.FIRST_SLOTS, limits.STACK_SLOTS // self._weight)
+            kept, count = [], min(max(2 * self._batch, limits.FIRST_SLOTS), most)
             for height, value, text in islice(self._read_down(self._low, count), count):
                 kept.append(value)
+                self._weigh(1, len(text))
                 if type(value) not in ATOMS:
                     self._prints[height] = hash(text)
             self._kept = kept[::-1]
-            self._home.account(self, self._held())
+            self._home.account(self)
 
     def _undisturbed(self, part: Iterable[T], raised: int, moves: int | None = None) -> Iterator[T]:
         """Yield the elements of a part, as long as the numbers of the stack are as they were when the part was taken.

@@ -165,7 +165,10 @@ class SlotTable:
             slots = missing if is_own_slot else [slot for slot in map(self._slot_of, missing) if slot is not None]
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
-            small = sum(len(row[1]) <= limits.PROMOTE_CHARACTERS for row in rows)
+            sizes = list(map(len, map(_second, rows)))
+            if sizes:
+                self.owner._weigh(len(sizes), sum(sizes))
+            small = sum(map(limits.PROMOTE_CHARACTERS.__ge__, sizes))
             faults = small // limits.FETCH_SHARE
             # A few that are named cost no less than one by itself.
             self._count_faults(max(1, faults // self._depth()) if faults else bool(small))
@@ -601,7 +604,7 @@ class SlotTable:
                     del self.ranks[key]  # An edit of it was interrupted: when it is added again it stands at the end.
             self.kept += len(merged) - self.count
             self.complete, self.count = True, len(merged)
-            self.owner._home.account(self.owner, self.owner._held())
+            self.owner._home.account(self.owner)
 
     def _load_columns(self) -> dict[Any, Any] | None:
         """Return all slots, read in whole columns, of an object with nothing in memory; ``None`` if that cannot be.
@@ -729,6 +732,7 @@ class SlotTable:
             self.owner._home.make_room()
             self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
+            self.owner._weigh(1, len(item.value))
             self._count_faults(len(item.value) <= limits.PROMOTE_CHARACTERS)
             return value
 
@@ -757,7 +761,7 @@ class SlotTable:
     def _count_faults(self, count: int) -> None:
         """Account for slots that were read; read all of them if those that were are a large part."""
         self.faults += count
-        self.owner._home.account(self.owner, self.owner._held())
+        self.owner._home.account(self.owner)
         if self.faults * limits.PROMOTE_SHARE > self.count and self._fits():
             self.owner._load_whole()
 
@@ -768,7 +772,7 @@ class SlotTable:
 
     def _fits(self) -> bool:
         """Return whether all slots may be in memory."""
-        return bool(self.count * 2 <= self.owner._home.cache_slots)
+        return bool(self.count * self.owner._weight * 2 <= self.owner._home.cache_slots)
 
     def _note_stored(self, key: Any, value: Any, row: ReadRow) -> None:
         if type(value) not in ATOMS:

@@ -211,6 +211,9 @@ class Tensor(KeyedObject):
         """Count a chunk as so many slots of 64 bytes."""
         return super()._held() * (1 + prod(self._chunks) * self._dtype.itemsize // 64)
 
+    def _weigh(self, slots: int, size_bytes: int) -> None:
+        """Do nothing: all chunks are equally large in memory, however few bytes they have in the store."""
+
     def _rows(self) -> list[ItemRow]:
         blank = self._np.full(self._chunks, self._fill, self._dtype).tobytes()
         self._table.forget_new(lambda chunk: bool(chunk.tobytes() == blank))

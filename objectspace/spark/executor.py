@@ -50,7 +50,7 @@ def open_shard(
     Args:
         plan: the plan of the operator.
         shard: the number of the shard; by default, inside a task of ``repartitionById``, the task's own.
-        cache_slots: how many clean slots to keep in memory.
+        cache_slots: how many clean slots to keep in memory; a large one counts as several.
 
     Raises:
         ObjectSpaceError: there is no such shard.

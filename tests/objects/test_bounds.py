@@ -11,6 +11,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
+from objectspace.objects import limits
 
 SLOTS = 200_000
 BUDGET = 5_000
@@ -146,6 +147,47 @@ def test_the_first_element_is_read_with_few_others(kind: str, put: str, take: st
     assert 0 < held(space) <= 16
     rest = [getattr(target, take)() for _ in range(4_999)]
     assert rest == ([*range(1, 5_000)] if kind == "queue" else [*range(4_998, -1, -1)])
+
+
+TEXT = "t" * 10 * limits.SLOT_BYTES
+
+LARGE: dict[str, tuple[Callable[[Any, int], object], Callable[[Any, int], object]]] = {
+    "dictionary": (lambda items, number: items.update({number: TEXT}), lambda items, number: items[number]),
+    "sorted_dictionary": (lambda items, number: items.update({number: TEXT}), lambda items, number: items[number]),
+    "queue": (lambda queue, _: queue.enqueue(TEXT), lambda queue, _: queue.dequeue()),
+    "stack": (lambda stack, _: stack.push(TEXT), lambda stack, _: stack.pop()),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_value_counts_as_several_slots(kind: str) -> None:
+    put, take = LARGE[kind]
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
+    target = getattr(space, f"create_{kind}")("t")
+    for number in range(1_000):
+        put(target, number)
+        if number % 50 == 0:
+            space.checkpoint()
+            assert held(space) <= 2_000 // 10
+    space.checkpoint()
+    target, most = PersistedObjectSpace(space.store, cache_slots=2_000).get("t"), 0
+    for number in range(1_000):
+        assert take(target, number) == TEXT
+        most = max(most, held(target._home))
+    assert 10 < most <= 2_000 // 10
+    target._home._check()
+
+
+def test_lists_of_large_values_leave_memory_when_nobody_has_them() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
+    for number in range(100):
+        space.create_list(f"l{number}").extend([TEXT] * 5)
+    space.checkpoint()
+    space = PersistedObjectSpace(space.store, cache_slots=2_000)
+    for number in range(100):
+        assert space.get_list(f"l{number}") == [TEXT] * 5
+        assert held(space) <= 2_000 // 10
+    space._check()
 
 
 def test_dirty_slots_stay_whatever_the_budget() -> None:

@@ -10,15 +10,16 @@ from typing import Any
 from checkpoint import CheckpointStore
 from checkpoint.chain import Division
 from checkpoint.run import Page
-from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
+from objectspace import ObjectDictionary, PersistedObjectSpace, Set
 from objectspace.objects import RawSortedDictionary
+from objectspace.objects.limits import SLOT_BYTES
 from objectspace.operators.division.agreement import copy_notes
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import MAPPINGS, OldShard, is_note
 from objectspace.operators.division.vnodes import owner_of
 
 _FLUSH_SLOTS = 256 * 1024
-"""How many slots are divided before what has become of them is written to the disk."""
+"""How many slots, large ones counted as several, are divided before what has become of them is written to the disk."""
 
 _CACHE_SLOTS = 256 * 1024
 """How many clean slots are kept in memory: of the shard that is read, and as many of the new one."""
@@ -87,15 +88,14 @@ class _NewShard:
             if self._taken >= _FLUSH_SLOTS:
                 self._space.checkpoint()
                 self._taken = 0
-            self._taken += 1
             if isinstance(source, ObjectDictionary):
-                contents = _contents(value)
-                self._taken += 0 if isinstance(value, Value) else len(contents)
-                target[key] = contents
+                target[key] = value = _contents(value)
+                self._taken += _slots(value)
             elif source.kind in MAPPINGS:
                 target[key] = value
             else:
                 target.add(key)
+            self._taken += 1 + _text_bytes(value) // SLOT_BYTES
 
     def _twin(self, source: Any) -> Any:
         """Return the object of the same name and kind."""
@@ -107,6 +107,18 @@ class _NewShard:
             return space.get_or_create_sorted_dictionary(name, raw=isinstance(source, RawSortedDictionary))
         is_sorted = source.kind == "SortedSet"
         return space.get_or_create_sorted_set(name) if is_sorted else space.get_or_create_set(name)
+
+
+def _slots(contents: Any) -> int:
+    """Return as how many slots the contents of an owned object count, large ones as several."""
+    values = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
+    return len(values) + sum(map(_text_bytes, values)) // SLOT_BYTES
+
+
+def _text_bytes(value: Any) -> int:
+    """Return about how many bytes of text a value has, by itself or in the columns of a row."""
+    columns = value if isinstance(value, list | tuple) else (value,)
+    return sum(len(column) for column in columns if isinstance(column, str | bytes))
 
 
 def _contents(member: Any) -> Any:
