@@ -358,6 +358,9 @@ class Session:
             CheckpointError: the session is closed or read-only.
             StoreFailedError: it failed, and was not opened again.
         """
+        if self._connection is None:
+            with self.mutex:  # Another thread may be opening it again.
+                self._require_open()
         self.require_settled()
         self._require_open()
         if self.read_only:

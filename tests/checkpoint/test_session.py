@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, session
+from checkpoint import CheckpointError, CheckpointStore, WriterState, session
 from tests.checkpoint.store_helpers import Fault, FaultyConnection, child, first_line, quick_store, run_of, values_in
 
 
@@ -190,6 +192,27 @@ def test_a_shared_read_that_cannot_end_is_ended_by_the_next_use(
         store.append(run_of({1: "b"}))
         assert not is_holding(store)
         assert read_quickly(store, 2) == {'"b"'}
+
+
+def test_a_writer_is_given_once_the_store_is_open_again(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, is_opening, may_open = session.Session._connect, Event(), Event()
+
+    def connect_late(opened: session.Session) -> sqlite3.Connection:
+        is_opening.set()
+        assert may_open.wait(60)
+        return connect(opened)
+
+    monkeypatch.setattr(session.Session, "_connect", connect_late)
+    with ThreadPoolExecutor(2) as threads:
+        reopening = threads.submit(store.reopen)
+        assert is_opening.wait(60)
+        asking = threads.submit(store.writer)
+        assert not wait([asking], 0.1).done
+        may_open.set()
+        assert asking.result().state is WriterState.OPEN
+        reopening.result()
 
 
 def test_a_writer_is_given_without_ending_what_another_thread_does(store: CheckpointStore) -> None:
