@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple, Self
 
@@ -179,6 +178,7 @@ class _Comparison:
     def __init__(self, a: Reader, b: Reader) -> None:
         self._a, self._b = a, b
         self._ids: set[int] = set()
+        self._slots_of_owners: dict[int, OwnerSlot] | None = None
 
     def changes(self) -> Iterator[Change]:
         """Yield all changes."""
@@ -216,9 +216,11 @@ class _Comparison:
             return None
         return _subject(slot.owner).item_change(slot.item, slot.item)
 
-    @cached_property
+    @property
     def _owner_slots(self) -> dict[int, OwnerSlot]:
-        return owner_slots(self._b, self._ids)
+        if self._slots_of_owners is None:
+            self._slots_of_owners = owner_slots(self._b, self._ids)
+        return self._slots_of_owners
 
     def _objects(self) -> set[int]:
         """Return the ids of the objects that may differ."""
@@ -245,6 +247,7 @@ class _LaterRuns(_Comparison):
         self._owned_before: set[int] = set()
         self._owned_after: set[int] = set()
         self._may_return = between.deletes_objects()
+        self._reachable_after: set[int] | None = None
 
     def _objects(self) -> set[int]:
         touched = self._between.touched()
@@ -276,9 +279,11 @@ class _LaterRuns(_Comparison):
         is_told = object_id in self._owned_before or object_id in self._owned_after
         return None if is_told else super()._owner(object_id)
 
-    @cached_property
+    @property
     def _alive_after(self) -> set[int]:
-        return self._b.reachable()
+        if self._reachable_after is None:
+            self._reachable_after = self._b.reachable()
+        return self._reachable_after
 
     def _items(self, object_id: int, in_a: bool, in_b: bool) -> Iterator[Pair]:
         if not (in_a and in_b):

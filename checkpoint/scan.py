@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,12 +77,16 @@ class PageSize:
 
     def __init__(self, session: Session, rows: int, most: int) -> None:
         self._session, self._most = session, max(rows, most)
+        self._has_large: bool | None = None
         self.rows = _LEAST_ROWS if rows > _LEAST_ROWS and self._may_be_large else rows
 
-    @cached_property
+    @property
     def _may_be_large(self) -> bool:
-        # Most scans end with their first page, which is short: they do not ask.
-        return self._session.peek("SELECT 1 FROM state_large LIMIT 1", ()) is not None
+        # Most scans end with their first page, which is short: they do not ask. A cached_property would hold a lock of
+        # its own while it waits for the session.
+        if self._has_large is None:
+            self._has_large = self._session.peek("SELECT 1 FROM state_large LIMIT 1", ()) is not None
+        return self._has_large
 
     @property
     def most_around(self) -> int:

@@ -221,6 +221,26 @@ def test_a_writer_is_given_without_ending_what_another_thread_does(store: Checkp
     assert is_holding(store)
 
 
+def test_a_scan_waits_for_no_other_scan(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    peek, has_asked, may_go_on = session.Session.peek, Event(), Event()
+
+    def peek_late(opened: session.Session, statement: str, parameters: tuple[Any, ...]) -> Any:
+        if "state_large" in statement and not has_asked.is_set():
+            has_asked.set()
+            assert may_go_on.wait(60)
+        return peek(opened, statement, parameters)
+
+    monkeypatch.setattr(session.Session, "peek", peek_late)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(list, store.reader().items(1, page_rows=1024))
+        assert has_asked.wait(60)
+        second = threads.submit(list, store.reader().items(1, page_rows=1024))
+        is_done = bool(wait([second], 10).done)
+        may_go_on.set()
+        assert is_done
+        assert first.result() == second.result()
+
+
 @pytest.mark.parametrize("is_reader", [False, True])
 def test_an_iteration_goes_on_while_the_store_is_opened_again(store: CheckpointStore, is_reader: bool) -> None:
     store.append(run_of(dict.fromkeys(range(5_000), "new")))
