@@ -282,11 +282,10 @@ class PersistedObjectSpace(ObjectSpace):
 
         A store that was passed to the space stays open, and its file locked, until its own ``close()``.
         """
-        if not self._closed:
-            self._closed = True
-            for handle in list(self._handles.values()):
-                self._kill(handle, refuse_closed)
-            self._reader = self._reader.of_nothing()  # What it has shown may be dropped now.
+        self._closed = True
+        for handle in list(self._handles.values()):  # Also those that an interrupted call has left.
+            self._kill(handle, refuse_closed)
+        self._reader = self._reader.of_nothing()  # What it has shown may be dropped now.
         if self._owns_store:
             self._store.close()
 

@@ -30,7 +30,7 @@ from objectspace.errors import (
     shown,
 )
 from objectspace.objects import limits
-from objectspace.objects.torn import InOnePiece
+from objectspace.objects.torn import CUT, InOnePiece
 from objectspace.objects.variants import base_of, become, is_cold
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -54,6 +54,7 @@ class Home(Protocol):
     """What an object asks of the space that it lives in."""
 
     cache_slots: int
+    _is_torn: int
     mutex: RLock
     """Held while a reader brings slots into memory or drops them, because many threads may read."""
 
@@ -240,10 +241,13 @@ class PersistedObject:
             CheckpointProtocolError: there is one.
         """
         if self._is_torn:
-            raise CheckpointProtocolError(
-                f"{self._describe()}: an edit was interrupted partway (by Ctrl-C, or lack of memory);"
-                " nothing was saved: go back to the last checkpoint with rollback() of the space"
-            )
+            self._refuse_cut()
+
+    def _refuse_cut(self) -> NoReturn:
+        raise CheckpointProtocolError(
+            f"{self._describe()}: an edit was interrupted partway (by Ctrl-C, or lack of memory);"
+            " nothing was saved: go back to the last checkpoint with rollback() of the space"
+        )
 
     def _in_one_piece(self) -> InOnePiece:
         """Do what an interruption must not cut in two: if it does, the object is no longer saved."""
@@ -331,6 +335,8 @@ class PersistedObject:
             self._damaged(slot, text, error)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
+        if CUT in (self._is_torn, self._home._is_torn):
+            self._refuse_cut()  # What is in memory does not fit what is stored, which may well be sound.
         if isinstance(found, NoText):
             found, error = None, str(found)
         if isinstance(error, codec.Unregistered):

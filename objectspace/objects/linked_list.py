@@ -315,7 +315,10 @@ class LinkedList(KeyedObject, Generic[T]):
 
     def _value_at(self, node: Node[T]) -> T:
         self._wake_or_refuse()
-        return self._table.live[node._label]  # type: ignore[no-any-return]
+        try:
+            return self._table.live[node._label]  # type: ignore[no-any-return]
+        except KeyError:  # An interruption has come between the value and its node.
+            self._refuse_cut()
 
     def _set_value(self, node: Node[T], value: T) -> None:
         self._wake_or_refuse()

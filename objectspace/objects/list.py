@@ -530,6 +530,9 @@ class _Watched(List[T]):
             self.pop(index)
             return
         places = sorted(range(*index.indices(len(self))), reverse=True)
+        if type(self) is not _Watched:  # An __index__ has changed it.
+            del self[index]
+            return
         if len(places) == len(self):
             self.clear()
         elif places and places[0] - places[-1] == len(places) - 1:

@@ -113,6 +113,22 @@ def test_values_that_delete_what_they_are_for_are_refused(kind: str, end: str) -
         target.update(values()) if kind == "sorted_dictionary" else target.__setitem__(slice(0, 2), values())
 
 
+def test_an_index_that_changes_the_list_deletes_from_what_it_has_become() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    numbers = space.create_list("t")
+    numbers.extend(range(60))
+    space.checkpoint()
+
+    class Changing:
+        def __index__(self) -> int:
+            numbers[7] = -7
+            return 5
+
+    del numbers[Changing() : 9]
+    space.checkpoint()
+    assert reopened(space).get("t") == numbers == [*range(5), *range(9, 60)]
+
+
 def test_a_slice_of_a_list_whose_values_go_back_to_a_checkpoint_is_set_after_that() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     target = space.create_list("t")

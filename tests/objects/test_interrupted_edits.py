@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -191,6 +192,19 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, b
     assert tried > len(EDITS[kind])
 
 
+@pytest.mark.parametrize("kind", ["queue", "stack", "linked_list"])
+def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool) -> None:
+    refused = 0
+    for edit in EDITS[kind][1:]:
+        for lines in count(step=1 if at_scale else 5):
+            target = prepared(kind, "unread").get("t")
+            came = interrupted(partial(edit, target), lines)
+            refused += not is_done(target.copy)
+            if not came:
+                break
+    assert refused > 0
+
+
 def test_an_element_whose_adding_was_interrupted_is_added_again_once_all_are_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -232,8 +246,13 @@ def test_a_list_is_edited_and_saved_after_an_interruption_of_its_look_at_what_ch
 
 def is_saved(space: PersistedObjectSpace) -> bool:
     """Try a checkpoint; tell whether it was taken, and not refused for an interruption."""
+    return is_done(space.checkpoint)
+
+
+def is_done(work: Callable[[], object]) -> bool:
+    """Try some work; tell whether it was done, and not refused for an interruption."""
     try:
-        space.checkpoint()
+        work()
     except CheckpointProtocolError as refusal:
         if "interrupted partway" not in str(refusal):
             raise

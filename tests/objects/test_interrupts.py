@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from threading import Event
 from typing import Any
 
@@ -299,6 +301,20 @@ def let_go_before(writer: CheckpointWriter, method: str, may_end: Event, monkeyp
         return called()
 
     monkeypatch.setattr(writer, method, _call)
+
+
+def test_a_close_that_was_interrupted_is_made_up_for_by_the_next() -> None:
+    for lines in count():
+        space = made()
+        numbers, noted = space.get_list("list"), space.get_dictionary("dictionary")
+        came = interrupted(space.close, lines)
+        space.close()
+        for edit in (partial(numbers.append, 1), partial(noted.update, a=1)):
+            with pytest.raises(CheckpointProtocolError, match="closed"):
+                edit()
+        if not came:
+            break
+    assert lines > 10
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sorted_set", "set"])
