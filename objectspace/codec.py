@@ -104,6 +104,11 @@ def register_dataclass(cls: type) -> type:
     return cls
 
 
+def is_registered(cls: type) -> bool:
+    """Return whether the instances of a class can be stored because it is a registered dataclass."""
+    return _registered.get(cls.__name__) is cls
+
+
 def encode(value: Any) -> str:
     """Return the text of a value.
 

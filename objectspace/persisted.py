@@ -27,6 +27,7 @@ from checkpoint import (
 from checkpoint.process import collecting_seldom
 from objectspace.errors import CheckpointProtocolError
 from objectspace.objects.base import PersistedObject
+from objectspace.objects.torn import CUT, under_way
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
 from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
 
@@ -125,7 +126,8 @@ class PersistedObjectSpace(ObjectSpace):
         """Collect what is dirty into ``writer`` and open a new page of edits.
 
         Raises:
-            CheckpointProtocolError: another save is in flight: commit or roll back its writer first.
+            CheckpointProtocolError: another save is in flight: commit or roll back its writer first; or this is the
+                middle of an edit, in a signal handler or a method of a key: go back with rollback() after it.
             UnencodableValueError: a value cannot be stored; nothing was collected, and the edits stay.
 
         The epoch of the checkpoint is never earlier than the last one that a table has sealed.
@@ -175,9 +177,10 @@ class PersistedObjectSpace(ObjectSpace):
         """Acknowledge the last save, whose writer has committed.
 
         Raises:
-            CheckpointProtocolError: nothing was saved, or its writer has not committed.
+            CheckpointProtocolError: nothing was saved, its writer has not committed, or this is the middle of an edit.
         """
         self._usable()
+        self._refuse_amid_edit("an acknowledgement")
         if self._flight is None:
             raise CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
@@ -245,11 +248,13 @@ class PersistedObjectSpace(ObjectSpace):
         If a rollback fails or is interrupted, nothing can be saved until another rollback completes.
 
         Raises:
+            CheckpointProtocolError: this is the middle of an edit, in a signal handler or a method of a key.
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged; nothing has changed then.
             EpochTypeError: the epoch is not a 64-bit int; nothing has changed then.
         """
         self._usable()
         self._will_change()
+        self._refuse_amid_edit("a rollback")
         if self._flight is not None and self._flight.is_pending():
             with suppress(CheckpointError):  # A commit that was under way may have ended.
                 self._flight.writer.rollback()
@@ -389,8 +394,8 @@ class PersistedObjectSpace(ObjectSpace):
         """Refuse what :meth:`save` would refuse before it collects anything: for layers above, before an epoch.
 
         Raises:
-            CheckpointProtocolError: another save is in flight, somebody else has saved into the store, or something was
-                interrupted halfway.
+            CheckpointProtocolError: another save is in flight, somebody else has saved into the store, something was
+                interrupted halfway, or this is the middle of an edit.
             CheckpointError: the space is read-only.
         """
         self._settle_flight()
@@ -405,6 +410,7 @@ class PersistedObjectSpace(ObjectSpace):
         """Find out how the last save has ended, and refuse what cannot follow it."""
         self._usable()
         self._will_change()
+        self._refuse_amid_edit("a checkpoint")
         self._require_whole()
         if self._flight is not None and self._flight.is_abandoned():
             with suppress(CheckpointError):  # Its commit may have ended, or is ending now in its thread.
@@ -546,6 +552,27 @@ class PersistedObjectSpace(ObjectSpace):
                 " memory, or an error): what is in memory is no longer certain, and none of it will be saved into"
                 f" {self._store.path}; go back to the last checkpoint with rollback()"
             )
+
+    def _refuse_amid_edit(self, asked: str) -> None:
+        """Refuse what would change the notes of an edit in its midst, since the edit goes on with what it has read.
+
+        The error is raised into that edit, and would pass for a refusal that has changed nothing: so the space is torn.
+        One that is raised into a read is an interruption like any other.
+        """
+        found = under_way(self)
+        if found is None:
+            return
+        if not found.is_edit:
+            raise CheckpointProtocolError(
+                f"{found.what}: {asked} was asked for by a signal handler while slots are read into memory; nothing was"
+                " done: ask for it after the read; a signal handler should only set a flag"
+            )
+        self._is_torn = CUT
+        raise CheckpointProtocolError(
+            f"{found.what}: {asked} was asked for in the middle of an edit, by a signal handler, or by __hash__, __eq__"
+            " or __lt__ of a key; nothing was done, and the edit may be cut in two: go back to the last checkpoint"
+            " with rollback() now, and ask for this after an edit; a signal handler should only set a flag"
+        )
 
     def _evict(self, *, gently: bool) -> None:
         """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free."""

@@ -24,7 +24,7 @@ from objectspace.errors import (
 from objectspace.factory import ObjectFactory
 from objectspace.objects import KINDS, RawSortedDictionary, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.torn import REFUSALS, InOnePiece
+from objectspace.objects.torn import REFUSALS, InOnePiece, undivided
 from objectspace.objects.variants import base_of, become
 
 IndexEntry = tuple[str, str, str]
@@ -83,6 +83,7 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         return self._handle(self._find(name))
 
+    @undivided
     def delete(self, name: str) -> None:
         """Delete an object; its name is free at once.
 
@@ -106,6 +107,7 @@ class ObjectSpace(ObjectFactory):
         for forget in self._deletions:
             forget()
 
+    @undivided
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name; a relational table keeps its columns and its watermarks.
 
@@ -205,6 +207,7 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         return [(handle._name, slot) for handle in self._all_handles() for slot in handle._stored_differences()]
 
+    @undivided
     def _create(self, cls: type[PersistedObject], name: str, options: dict[str, Any]) -> Any:
         self._usable()
         self._check_free(name)
@@ -339,6 +342,7 @@ class ObjectSpace(ObjectFactory):
         self._next_id += 1
         return self._next_id - 1
 
+    @undivided
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         owner, old = target._owner, target._id

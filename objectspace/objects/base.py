@@ -8,7 +8,8 @@ Notes of edits may be wrong in three ways. An object has *slipped* if something 
 method that was kept across a save, or C code that writes into what is a ``list`` or a ``dict``. The next save looks for
 such objects among the clean ones and has them note what changed. An object is *astray* if it has slipped in such a way
 that the notes it has are wrong: then a save corrects them first, even if the object is dirty. An object is *torn* if an
-interruption has cut an edit in two: nobody can tell what it should hold, so nothing is saved until a rollback.
+interruption has cut an edit in two: nobody can tell what it should hold, so nothing is saved until a rollback. What a
+signal handler asks for in the middle of an edit, a save or a rollback, is refused: see :mod:`objectspace.objects.torn`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from objectspace.errors import (
     shown,
 )
 from objectspace.objects import limits
-from objectspace.objects.torn import CUT, InOnePiece
+from objectspace.objects.torn import CUT, InOnePiece, undivided_read
 from objectspace.objects.variants import base_of, become, is_cold
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -184,15 +185,18 @@ class PersistedObject:
 
     def _wake(self) -> None:
         with self._home.mutex:
-            if not is_cold(self):
-                return
-            self._home.make_room()
-            try:
-                self.__class__ = self._warm()
-                self._home.account(self)
-            except BaseException:
-                self._go_cold()
-                raise
+            if is_cold(self):
+                self._read_itself()
+
+    @undivided_read
+    def _read_itself(self) -> None:
+        self._home.make_room()
+        try:
+            self.__class__ = self._warm()
+            self._home.account(self)
+        except BaseException:
+            self._go_cold()
+            raise
 
     def _shrink(self, *, gently: bool) -> None:
         """Drop clean slots from memory if the kind can read them again.

@@ -14,6 +14,7 @@ from objectspace.objects.arguments import TakesNone
 from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_cold, named_as, refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
@@ -109,6 +110,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def setdefault(self: TakesNone[K], key: K, default: None = None) -> V: ...
     @overload
     def setdefault(self, key: K, default: V) -> V: ...
+    @undivided
     def setdefault(self, key: K, default: Any = None) -> Any:
         """Return the value of a key, setting it to the default if there is none.
 
@@ -166,6 +168,7 @@ class Dictionary(dict[K, V], KeyedObject):
         self._close()
         self._table.delete_all(unwanted)
 
+    @undivided
     def _update(self, changes: dict[Any, Any]) -> None:
         dict.update(self, changes)
 
@@ -185,6 +188,7 @@ class Dictionary(dict[K, V], KeyedObject):
         found = self._table.of_whole(lambda _: dict.__ne__(self, _read_whole(other)))
         return self._as_paged().__ne__(self, other) if found is None else found
 
+    @undivided
     def clear(self) -> None:
         """Remove every key.
 
@@ -233,6 +237,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def _is_open(self) -> bool:
         return type(self) is Dictionary
 
+    @undivided
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
@@ -240,6 +245,7 @@ class Dictionary(dict[K, V], KeyedObject):
             self._twin = dict.copy(self)
             self.__class__ = Dictionary
 
+    @undivided
     def _close(self) -> None:
         """Note what has changed since the dictionary was opened, and watch it from now on."""
         twin, table = self._twin, self._table
@@ -276,6 +282,7 @@ class Dictionary(dict[K, V], KeyedObject):
 
     _is_astray = _has_slipped
 
+    @undivided
     def _note_slip(self) -> None:
         table = self._table
         assert table.ranks is not None
@@ -347,6 +354,7 @@ def _read_whole(other: Any) -> Any:
 class _Watched(Dictionary[K, V]):
     """A dictionary that is wholly in memory and notes each change."""
 
+    @undivided
     def __setitem__(self, key: K, value: V) -> None:
         table = self._table
         if key in table.edits or type(self) is Dictionary:  # The method may have been kept, and nothing is noted now.
@@ -363,6 +371,7 @@ class _Watched(Dictionary[K, V]):
         if self._table.delete(key) is ABSENT:
             raise KeyError(key)
 
+    @undivided
     def _update(self, changes: dict[Any, Any]) -> None:
         if len(changes) * limits.OPEN_SHARE_AT_ONCE > dict.__len__(self):
             self._home.touch(self)

@@ -10,6 +10,7 @@ from objectspace.errors import EmptyError, ObjectNotFoundError, shown
 from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_dead
 
 T = TypeVar("T")
@@ -170,6 +171,7 @@ class LinkedList(KeyedObject, Generic[T]):
         self._own(node)
         return self._link(self._new(value), node, node._next)
 
+    @undivided
     def move_before(self, node: Node[T], target: Node[T]) -> None:
         """Move a node of this list before another one.
 
@@ -185,6 +187,7 @@ class LinkedList(KeyedObject, Generic[T]):
                 self._unlink(node)
                 self._link(node, target._previous, target)
 
+    @undivided
     def move_after(self, node: Node[T], target: Node[T]) -> None:
         """Move a node of this list after another one.
 
@@ -256,6 +259,7 @@ class LinkedList(KeyedObject, Generic[T]):
             node = node._previous
         return node
 
+    @undivided
     def clear(self) -> None:
         """Remove every node.
 
@@ -350,6 +354,7 @@ class LinkedList(KeyedObject, Generic[T]):
         self._unlink(node)
         return value
 
+    @undivided
     def _link(self, node: Node[T], previous: Node[T] | None, following: Node[T] | None) -> Node[T]:
         """Put a node that is in no list between two neighbours."""
         label = _label_between(previous, following)
@@ -373,6 +378,7 @@ class LinkedList(KeyedObject, Generic[T]):
         self._is_torn = was_torn
         return node
 
+    @undivided
     def _unlink(self, node: Node[T]) -> None:
         self._home.touch(self)
         was_torn, self._is_torn = self._is_torn, True

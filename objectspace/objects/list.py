@@ -18,6 +18,7 @@ from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.labels import Label
 from objectspace.objects.placing import placed
 from objectspace.objects.sequence import Sequenced
+from objectspace.objects.torn import reads_first, undivided, undivided_read
 from objectspace.objects.variants import become, is_cold, is_partial, named_as
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class List(list[T], PersistedObject):
         if not self._fresh:
             self._go_cold()
 
+    @undivided
     def insert(self, index: SupportsIndex, value: T) -> None:
         """Insert a value before ``index``.
 
@@ -90,6 +92,7 @@ class List(list[T], PersistedObject):
         list.insert(self, place, value)
         self._sequence.ended()
 
+    @undivided
     def pop(self, index: SupportsIndex = -1) -> T:
         """Remove the element at ``index`` and return it.
 
@@ -131,6 +134,7 @@ class List(list[T], PersistedObject):
         self.extend(values)
         return self
 
+    @undivided
     def clear(self) -> None:
         """Remove every element.
 
@@ -164,11 +168,9 @@ class List(list[T], PersistedObject):
         if len(self) != len(before) or not all(map(is_, self, before)):
             self[:] = before
             raise ValueError("list modified during sort")
-        if self._watch():
-            self._replace_all(found)
-        else:
-            list.__setitem__(self, slice(None), found)
+        self._replace_all(found)
 
+    @undivided
     def reverse(self) -> None:
         """Reverse the order in place.
 
@@ -258,12 +260,16 @@ class List(list[T], PersistedObject):
         self.__dict__.pop("append", None)
         self.__class__ = List
 
+    @undivided
     def _replace_all(self, values: list[T]) -> None:
-        for place, (old, new) in enumerate(zip(self, values, strict=True)):
-            if old is not new:
-                self._sequence.set(place, old)
+        """Replace the elements with as many values."""
+        if self._watch():
+            for place, (old, new) in enumerate(zip(self, values, strict=True)):
+                if old is not new:
+                    self._sequence.set(place, old)
         list.__setitem__(self, slice(None), values)
 
+    @undivided
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
@@ -368,6 +374,7 @@ class List(list[T], PersistedObject):
         warm: type = _Watched
         return warm
 
+    @undivided_read
     def _read_rest(self) -> None:
         """Put the stored elements that are not in memory before those that are.
 
@@ -398,16 +405,19 @@ class List(list[T], PersistedObject):
     def _read_end(self) -> None:
         """Read as much of an unread list as it takes to append to it."""
         with self._home.mutex:
-            if not is_cold(self):
-                return
-            length = self._load_length()
-            if not length:
-                self._wake()
-                return
-            last = self._label_of_last(self._home.reader().last_slot(self._id))
-            self._unread, self._unread_to = length, last
-            self._sequence.begin_after(last)
-            become(self, _Unread, "partial", List._wake_rest)
+            if is_cold(self):
+                self._load_end()
+
+    @undivided_read
+    def _load_end(self) -> None:
+        length = self._load_length()
+        if not length:
+            self._wake()
+            return
+        last = self._label_of_last(self._home.reader().last_slot(self._id))
+        self._unread, self._unread_to = length, last
+        self._sequence.begin_after(last)
+        become(self, _Unread, "partial", List._wake_rest)
 
     def _label_of_last(self, slot: Slot | None) -> Label:
         """Return the slot of the last stored element, which is a number if all are: SQLite sorts text after numbers."""
@@ -455,6 +465,7 @@ class List(list[T], PersistedObject):
         added = list.__len__(self) - len(self._sequence.labels)
         return added != 0 and self._has_slipped() and (added < 0 or "append" not in self.__dict__)
 
+    @undivided
     def _note_slip(self) -> None:
         self._wake_rest()
         sequence = self._sequence
@@ -522,6 +533,7 @@ class _Watched(List[T]):
         self._lend_append()
         list.append(self, value)
 
+    @undivided
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         if type(self) is not _Watched:
             del self[index]
@@ -545,6 +557,7 @@ class _Watched(List[T]):
         else:
             list.__delitem__(self, index)
 
+    @undivided
     def __setitem__(self, index: Any, value: Any) -> None:
         if type(self) is not _Watched:  # The method was kept, and nothing is noted now, or nothing is read.
             self[index] = value
@@ -567,22 +580,28 @@ class _Watched(List[T]):
         if self._noted * limits.OPEN_SHARE > list.__len__(self):
             self._try_open()
 
+    @reads_first
     def _set_with_care(self, index: Any, value: Any) -> None:
         """Assign a slice, an index from the end, or an element that was appended lately."""
-        if isinstance(index, slice):
-            values = list(value)
-            if type(self) is _Watched:
-                self._set_slice(index, values)
-            else:
-                self[index] = values  # Code that ran as they were read has opened it, or rolled back.
+        if not isinstance(index, slice):
+            self._set_at(self._place(index), value)
             return
-        place = self._place(index)
+        values = list(value)
+        if type(self) is _Watched:
+            self._set_slice(index, values)
+        else:
+            self[index] = values  # Code that ran as they were read has opened it, or rolled back.
+
+    @undivided
+    def _set_at(self, place: int, value: T) -> None:
+        """Assign an element, which may have been appended lately."""
         self._home.touch(self)
         if place < len(self._sequence.labels):
             self[place] = value
         else:
             list.__setitem__(self, place, value)
 
+    @undivided
     def _set_slice(self, index: slice, values: list[T]) -> None:
         places = range(*index.indices(len(self)))
         if places.step != 1:

@@ -16,6 +16,7 @@ from objectspace.objects import scans
 from objectspace.objects.arguments import Copied
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KEY, VALUE, KeyedObject
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
 if TYPE_CHECKING:  # Type checkers know these libraries on their own: they need not be installed.
@@ -131,6 +132,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         for key, member in made.items():
             self._put(key, member)
 
+    @undivided
     def _put(self, key: K, member: PersistedObject) -> None:
         """Put an object in place of what a key has."""
         present = self._table.read(key)
@@ -155,9 +157,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         else:
             key = present._owner_key  # The one that is there stays, as in a dict.
         name = self._name_of(key)  # First: the key may be of a class with a repr of its own, which may raise anything.
-        with self._in_one_piece():
-            member = self._make_member(key, name, self._home.new_id(), fresh=True)
-            self._home.touch(member)
+        member = self._make_new(key, name)
         try:
             _fill(member, self._readable(key, contents))
             refuse_dead(member)  # What the contents come from may have rolled back to a checkpoint.
@@ -165,6 +165,14 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self._kill(member)
             raise
         return member
+
+    @undivided
+    def _make_new(self, key: K, name: str) -> PersistedObject:
+        """Return a new object that is dirty."""
+        with self._in_one_piece():
+            member = self._make_member(key, name, self._home.new_id(), fresh=True)
+            self._home.touch(member)
+            return member
 
     def _readable(self, key: K, contents: Any) -> Any:
         """Return contents that an object of the kind takes; refuse with a reason what has no values, or no pairs."""
@@ -194,6 +202,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self[key] = default
         return self[key]
 
+    @undivided
     def __delitem__(self, key: K) -> None:
         """Remove a key and delete its object.
 
@@ -241,6 +250,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             return key, self.pop(key)
         raise KeyError(f"{self._describe()} is empty")
 
+    @undivided
     def clear(self) -> None:
         """Remove every key and delete its object.
 

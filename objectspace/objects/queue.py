@@ -12,6 +12,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, alike, item_text
 from objectspace.objects.moves import Moving
 from objectspace.objects.placing import refuse_change, refuse_empty, walk
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_cold, named_as
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class Queue(PersistedObject, Generic[T]):
         """
         self._back.append(value)
 
+    @undivided
     def dequeue(self) -> T:
         """Remove the element at the head and return it.
 
@@ -100,6 +102,7 @@ class Queue(PersistedObject, Generic[T]):
                     self._fill_front()
                 return self._front[0] if self._front else self._back[0]
 
+    @undivided
     def clear(self) -> None:
         """Remove every element.
 
@@ -329,6 +332,7 @@ class _Watched(Queue[T]):
         self._open()
         self._back.append(value)
 
+    @undivided
     def dequeue(self) -> T:
         """Remove the element at the head and return it. Time: O(1) amortised. Dirties: one item and the head."""
         self._refuse_empty("dequeue")

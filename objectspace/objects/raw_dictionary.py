@@ -12,6 +12,7 @@ from checkpoint.run import ItemRow, Slot, fault_of
 from objectspace.codec import is_utf8
 from objectspace.errors import UnencodableValueError, shown
 from objectspace.objects.sorted_dictionary import SortedDictionary
+from objectspace.objects.torn import undivided
 
 
 class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
@@ -35,6 +36,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         """Whether keys are bytes and values bytes or text, both stored as they are."""
         return True
 
+    @undivided
     def __setitem__(self, key: bytes, value: str | bytes) -> None:
         """Set the value of a key. Time: O(log n). Dirties: one item; for a new key, also the length."""
         table = self._table

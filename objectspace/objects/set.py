@@ -17,6 +17,7 @@ from objectspace import codec, keys
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KEY, KeyedObject
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import BY_NAME, is_cold
 
 F = TypeVar("F", bound=Callable[[Any, Any], Any])
@@ -257,6 +258,7 @@ class Set(MemberCodec, SetMethods[T]):
         if self._fresh:
             self._open()
 
+    @undivided
     def add(self, value: T, /) -> None:
         """Add an element.
 
@@ -292,11 +294,16 @@ class Set(MemberCodec, SetMethods[T]):
             # Anything but a plain container may run any code while it is read, even a save of the space: it is read
             # first.
             added = other if type(other) in _STEADY else dict.fromkeys(other)
-            if self._table.complete:
-                self._open()
-                _extend(self._table.live, zip(added, repeat(None)))
-            else:
-                self._table.write_all(dict.fromkeys(added))
+            self._add_all(added)
+
+    @undivided
+    def _add_all(self, added: Iterable[T]) -> None:
+        """Add what no code but that of its elements runs for."""
+        if self._table.complete:
+            self._open()
+            _extend(self._table.live, zip(added, repeat(None)))
+        else:
+            self._table.write_all(dict.fromkeys(added))
 
     def pop(self) -> T:
         """Remove the element that was added first and return it.
@@ -347,6 +354,7 @@ class Set(MemberCodec, SetMethods[T]):
     def __repr__(self) -> str:
         return f"Set({self._name!r}, {{{', '.join(map(repr, self))}}})"
 
+    @undivided
     def _open(self) -> None:
         """Note that the set changes, and find new elements at the next save: they stand at the end."""
         self._home.touch(self)
@@ -355,6 +363,7 @@ class Set(MemberCodec, SetMethods[T]):
     def _is_open(self) -> bool:
         return "add" in self.__dict__
 
+    @undivided
     def _close(self) -> None:
         """Note the elements that were added while the set was open, and watch it from now on."""
         table = self._table

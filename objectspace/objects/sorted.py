@@ -20,6 +20,7 @@ from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.columns import ALONE
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_cold
 
 _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
@@ -124,6 +125,7 @@ class SortedObject(KeyedObject):
             self._table.shrink()
             self._forget_order()
 
+    @undivided
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
         table = self._table
@@ -153,6 +155,7 @@ class SortedObject(KeyedObject):
             self._put_new(key, value)
 
     @collecting_seldom()
+    @undivided
     def _put_all(self, pairs: dict[Any, Any]) -> None:
         """Set the values of many keys: what is stored of them is read together."""
         table = self._table
@@ -174,6 +177,7 @@ class SortedObject(KeyedObject):
         self._check_new(key)
         self._put_checked(key, value)
 
+    @undivided
     def _put_checked(self, key: Any, value: Any) -> None:
         """Set the value of a key that is not there yet and has a place among the others: nothing is read."""
         self._home.touch(self)
@@ -209,6 +213,7 @@ class SortedObject(KeyedObject):
                 self._sample = next(self._keys())
             _ = key < self._sample
 
+    @undivided
     def _take(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` if it is not there."""
         if not self._table.complete:
@@ -226,6 +231,7 @@ class SortedObject(KeyedObject):
         self._sorted = order
         return value
 
+    @undivided
     def _take_all(self, unwanted: list[Any]) -> None:
         """Remove those of many keys that are there; their order is looked at when it is asked for."""
         order, self._sorted = self._sorted, None
@@ -237,6 +243,7 @@ class SortedObject(KeyedObject):
         else:
             self._forget_order()
 
+    @undivided
     def _empty(self) -> None:
         self._sorted = None
         self._table.clear()

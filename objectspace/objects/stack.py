@@ -12,6 +12,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, alike, item_text, unchanged
 from objectspace.objects.moves import Moving
 from objectspace.objects.placing import refuse_change, refuse_empty, steady, walk
+from objectspace.objects.torn import undivided
 from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class Stack(PersistedObject, Generic[T]):
         """
         self._top.append(value)
 
+    @undivided
     def pop(self) -> T:
         """Remove the element on top and return it.
 
@@ -104,6 +106,7 @@ class Stack(PersistedObject, Generic[T]):
                     self._read_kept()
                 return (self._top or self._kept)[-1]
 
+    @undivided
     def clear(self) -> None:
         """Remove every element.
 
@@ -369,6 +372,7 @@ class _Watched(Stack[T]):
         self._open()
         self._top.append(value)
 
+    @undivided
     def pop(self) -> T:
         """Remove the element on top and return it. Time: O(1) amortised. Dirties: one item and the count."""
         self._refuse_empty("pop")

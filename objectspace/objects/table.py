@@ -22,6 +22,7 @@ from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.columns import ALONE, are_slots, texts_of
 from objectspace.objects.gaps import Gaps
+from objectspace.objects.torn import undivided, undivided_read
 from objectspace.objects.variants import is_cold
 
 T = TypeVar("T")
@@ -192,6 +193,7 @@ class SlotTable:
         dict.update(self.live, pairs)
 
     @collecting_seldom()
+    @undivided
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""
         self.expect(len(changes))
@@ -206,12 +208,14 @@ class SlotTable:
                 for key, value in changes.items():
                     self.write(key, value)
 
+    @undivided
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
         if key not in self.edits:
             self.remember_old(key)
         _put(self.live, key, value)
 
+    @undivided
     def write_new(self, key: Any, value: Any) -> None:
         """Set the value of a key that is neither in memory nor stored, unless it was removed: nothing is read."""
         self.owner._home.touch(self.owner)
@@ -222,6 +226,7 @@ class SlotTable:
                 self.add_key(key)
         _put(self.live, key, value)
 
+    @undivided
     def remember_old(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         old = _get(self.live, key, ABSENT)
@@ -236,6 +241,7 @@ class SlotTable:
             with self.owner._home.mutex:
                 self._remember_old(key)
 
+    @undivided
     def remember_many_old(self, keys_to_set: Collection[Any], *, is_fetched: bool = False) -> bool:
         """Do what :meth:`remember_old` does for many keys, and return whether it could: not if one needs care.
 
@@ -289,6 +295,7 @@ class SlotTable:
         else:
             self._add_edit(self._original(key), stored)
 
+    @undivided
     def add_key(self, key: Any) -> None:
         """Note a key that is new, or comes back after it was removed: at the end, if the order is that of insertion."""
         stored = self.gone.get(key, ABSENT)
@@ -315,6 +322,7 @@ class SlotTable:
         if self.places is not None:
             self.places[slot_order(self.owner._slot(key))] = key
 
+    @undivided
     def delete(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` if there was none."""
         if self.complete:
@@ -323,6 +331,7 @@ class SlotTable:
             return self._delete(key)
 
     @collecting_seldom()
+    @undivided
     def delete_all(self, unwanted: Sequence[Any]) -> int:
         """Remove those of many keys that are there, and return how many they were."""
         self.expect(len(unwanted))
@@ -370,6 +379,7 @@ class SlotTable:
                 self.ranks.pop(key, None)
         self.count -= removed
 
+    @undivided
     def forget_key(self, key: Any, old: Any) -> None:
         """Note that a key, whose value was ``old``, was removed from memory."""
         self._forget_key(key, self._with_key(key, self.edits.get(key, old)))
@@ -399,6 +409,7 @@ class SlotTable:
         self.prints.pop(key, None)
         return value
 
+    @undivided
     def clear(self) -> None:
         """Remove every key; more than a few stored slots are left behind under the old id of the object.
 
@@ -414,6 +425,7 @@ class SlotTable:
         for key in list(scans.keys_of(self)):
             self.delete(key)
 
+    @undivided
     def restart(self) -> None:
         """Become empty under a new id, under which nothing is stored yet."""
         if not self.owner._fresh:
@@ -588,23 +600,26 @@ class SlotTable:
         Time: O(stored slots).
         """
         with self.owner._home.mutex:
-            if self.complete:
-                return
-            merged = self._load_columns() or {}
-            for key, value, item in () if merged else scans.stream(self):
-                merged[key] = value
-                if item is not None:
-                    self._note_stored(key, value, item)
-            if self.owner._counts_slots and len(merged) != self.count:
-                self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
-            dict.clear(self.live)
-            dict.update(self.live, merged)
-            if self.ranks is not None and len(self.ranks) > len(merged):
-                for key in [key for key in self.ranks if key not in merged]:
-                    del self.ranks[key]  # An edit of it was interrupted: when it is added again it stands at the end.
-            self.kept += len(merged) - self.count
-            self.complete, self.count = True, len(merged)
-            self.owner._home.account(self.owner)
+            if not self.complete:
+                self._load_rest()
+
+    @undivided_read
+    def _load_rest(self) -> None:
+        merged = self._load_columns() or {}
+        for key, value, item in () if merged else scans.stream(self):
+            merged[key] = value
+            if item is not None:
+                self._note_stored(key, value, item)
+        if self.owner._counts_slots and len(merged) != self.count:
+            self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
+        dict.clear(self.live)
+        dict.update(self.live, merged)
+        if self.ranks is not None and len(self.ranks) > len(merged):
+            for key in [key for key in self.ranks if key not in merged]:
+                del self.ranks[key]  # An edit of it was interrupted: when it is added again it stands at the end.
+        self.kept += len(merged) - self.count
+        self.complete, self.count = True, len(merged)
+        self.owner._home.account(self.owner)
 
     def _load_columns(self) -> dict[Any, Any] | None:
         """Return all slots, read in whole columns, of an object with nothing in memory; ``None`` if that cannot be.

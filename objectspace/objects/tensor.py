@@ -17,6 +17,7 @@ from objectspace.keys import INT64_MAX
 from objectspace.objects.base import ABSENT
 from objectspace.objects.indexing import Piece, selected
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.torn import undivided
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,10 +133,15 @@ class Tensor(KeyedObject):
         surplus = converted.ndim - len(shape)
         if (shape or _has_ellipsis(index)) and surplus > 0 and prod(converted.shape[:surplus]) == 1:
             converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
-        values = self._np.broadcast_to(converted, shape).reshape(found.laid)
-        for piece, _ in self._read(found.pieces):
+        self._assign(found.pieces, self._np.broadcast_to(converted, shape).reshape(found.laid))
+
+    @undivided
+    def _assign(self, pieces: Iterator[Piece], values: npt.NDArray[Any]) -> None:
+        """Assign values, laid as the pieces say."""
+        for piece, _ in self._read(pieces):
             self._writable(piece.chunk)[piece.inside] = values[piece.outside]
 
+    @undivided
     def fill(self, value: Any) -> None:
         """Assign one value to every element.
 

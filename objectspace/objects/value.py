@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.torn import undivided
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class Value(KeyedObject, Generic[T]):
         return value  # type: ignore[no-any-return]
 
     @value.setter
+    @undivided
     def value(self, value: T) -> None:
         table = self._table
         if _SLOT in table.edits:

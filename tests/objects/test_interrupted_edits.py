@@ -196,7 +196,7 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, b
 def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool) -> None:
     refused = 0
     for edit in EDITS[kind][1:]:
-        for lines in count(step=1 if at_scale else 23):
+        for lines in count(step=1 if at_scale else 17):
             target = prepared(kind, "unread").get("t")
             came = interrupted(partial(edit, target), lines)
             refused += not is_done(target.copy)
