@@ -43,14 +43,19 @@ def local_path(address: str) -> str | None:
         _require_no_single_slash(address)
         return None if "://" in address else address
     if not rest.startswith("//"):
-        return unquote(rest)
+        return _unquoted(rest)
     host, slash, path = rest.removeprefix("//").partition("/")
     if host not in ("", "localhost"):
         raise CheckpointError(
             f"{address!r} names the host {host!r}: give an absolute path, with three slashes, or a path without a"
             " protocol"
         )
-    return unquote(slash + path)
+    return _unquoted(slash + path)
+
+
+def _unquoted(path: str) -> str:
+    """Return the path that a URL spells with escapes; it need not be UTF-8, and then is as ``os.fsdecode`` has it."""
+    return unquote(path, errors="surrogateescape")
 
 
 def _require_no_single_slash(address: str) -> None:

@@ -283,3 +283,12 @@ def test_urls_of_files(tmp_path: Path) -> None:
         assert location_at(url).url == f"{tmp_path}/a b?c#d"
     with pytest.raises(CheckpointError, match="names the host 'state'"):
         location_at("file://state/flights")
+
+
+@pytest.mark.parametrize("spelling", ["file://{}", "file:{}", "local://localhost{}"])
+def test_the_url_of_a_folder_that_is_no_text_is_that_folder(tmp_path: Path, spelling: str) -> None:
+    for byte in (b"\xe9", b"\xe8"):
+        folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + byte))
+        made = Chain.open_or_create(location_at(folder), 1)
+        url = spelling.format(folder.as_uri().removeprefix("file://"))
+        assert Chain.open(location_at(url)).incarnation == made.incarnation
