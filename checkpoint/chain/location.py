@@ -373,7 +373,9 @@ class RemoteLocation(Location):
                 found = _listed(system, f"{root}/{folder}")
             except FileNotFoundError:
                 return []
-        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in found)
+        # A console of S3 makes a folder as an empty file, whose name ends in a slash: it does not lie in the folder.
+        marker = f"{root}/{folder}".rstrip("/") + "/"
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in found if path != marker)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file with one put."""

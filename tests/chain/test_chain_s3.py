@@ -140,3 +140,17 @@ def test_a_bucket_that_does_not_exist_is_told_from_a_place_without_a_space(endpo
         Chain.open(location)
     with pytest.raises(CheckpointError, match=r"no-such-bucket/x: .*The specified bucket does not exist"):
         Chain.open(at(endpoint, "s3://no-such-bucket/x"))
+
+
+def test_a_file_that_stands_for_a_folder_does_not_lie_in_it(
+    location: Location, client: object, publish: Publisher
+) -> None:
+    prefix = location.url.removeprefix(f"s3://{BUCKET}/")
+    for folder in ("", "run/", "manifest/", "floor/"):
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}/{folder}", Body=b"")  # type: ignore[attr-defined]
+    assert [location.names(folder) for folder in ("run", "manifest", "floor")] == [[], [], []]
+    assert location.names("") == ["floor", "manifest", "run"]
+    chain = Chain.open_or_create(location, 1)
+    for epoch in range(3):
+        publish(chain, {"a": epoch})
+    assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == Chain.open(location).first_epoch == 3
