@@ -258,11 +258,12 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
         )
     if source.operator is not None or source.shard is not None:
         raise CheckpointError("garbage is collected over all shards: leave out --operator and --shard")
-    from checkpoint.chain import Chain
+    from checkpoint.chain import Chain, location_at
     from checkpoint.tool.rehearsal import Rehearsal  # on demand: it imports pyarrow
 
     with printing.progress("files") as show:
-        watched = Rehearsal(source.chain.location, show, is_dry=dry_run)
+        # Not the location of source.chain, for which an error would mean that somebody has collected what it reads.
+        watched = Rehearsal(location_at(source.path), show, is_dry=dry_run)
         found = Chain.open(watched).collect(grace, keep_epochs)
     files = found.runs + found.manifests + found.leftovers
     text = (

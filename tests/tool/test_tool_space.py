@@ -234,6 +234,16 @@ def test_a_dry_collection_says_what_the_real_one_does(tool: Tool, long_space: Pa
     assert state(tool, long_space) == expected(30)
 
 
+def test_a_collection_that_fails_says_why(tool: Tool, long_space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(location: LocalLocation, name: str) -> None:
+        raise CheckpointError(f"cannot delete {name}")
+
+    monkeypatch.setattr(LocalLocation, "delete", refuse)
+    for _ in range(2):
+        found = tool("gc", long_space, "--keep-epochs", 2, "--grace", 0)
+        assert (found.exit_code, "error: cannot delete run/" in found.stderr) == (2, True)
+
+
 def test_a_graph_of_shards(tool: Tool, long_space: Path) -> None:
     found = tool("log", long_space, "--graph", "-n", 0).output.splitlines()
     assert found[0] == "columns 1 to 3: counter, shards 0 to 2"
