@@ -529,7 +529,8 @@ class Chain:
             raise self._laid_over(floor)
         unnamed = sorted(listed - spared)
         if not self._epoch:
-            return Collected(floor, 0, remove_runs(self.location, unnamed, set(), grace_seconds), 0)
+            removed = remove_runs(self.location, unnamed, set(), grace_seconds)
+            return Collected(floor, 0, removed, remove_leftovers(self.location, grace_seconds))
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
         first = first_needed(kept[0])
         needed = needed_runs(self.location, kept, (self.manifest_for(epoch, floor) for epoch in range(first, floor)))

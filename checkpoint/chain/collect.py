@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint.chain.division import with_parts
@@ -22,6 +22,9 @@ MANIFESTS = "manifest"
 RUNS = "run"
 HANDOVER = "handover"
 """Where pipelines keep what their tasks hand over; the files themselves belong to the pipelines."""
+
+_FOLDERS = ("", FLOORS, MANIFESTS, RUNS, HANDOVER)
+"""The folders of a space, in which a write may leave a temporary file."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,15 @@ def remove_runs(
     Dirties: these files.
     """
     unneeded = (name for name in listed if name not in needed)
-    old = [*_old(location, unneeded, grace_seconds, published)]
+    old = old_among(location, unneeded, grace_seconds, published)
     # The looks may take minutes, in which an epoch may have named an image that has waited for longer than the grace.
     named = named_since() if old else ()
     return _remove(location, (name for name in old if name not in named))
+
+
+def leftovers_at(location: Location) -> list[str]:
+    """Return the names of the temporary files at a location, each from a write that is under way or was cut off."""
+    return location.leftovers(_FOLDERS)
 
 
 def remove_leftovers(location: Location, grace_seconds: float, published: float = 0) -> int:
@@ -154,8 +162,7 @@ def remove_leftovers(location: Location, grace_seconds: float, published: float 
 
     Dirties: these files.
     """
-    leftovers = location.leftovers(("", FLOORS, MANIFESTS, RUNS, HANDOVER))
-    return _remove(location, _old(location, leftovers, grace_seconds, published))
+    return _remove(location, old_among(location, leftovers_at(location), grace_seconds, published))
 
 
 def remove_manifests(location: Location, first: int) -> int:
@@ -172,12 +179,20 @@ def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
     return 0 < begin <= run.epoch and not (begin == run.epoch and floor.starts(run.operator, run.shard))
 
 
-def _old(location: Location, names: Iterable[str], grace_seconds: float, published: float) -> Iterator[str]:
+def old_among(location: Location, names: Iterable[str], grace_seconds: float, published: float) -> list[str]:
+    """Return the names of the files that are older than the grace period; anything that is not a file is left out.
+
+    Args:
+        location: where they lie.
+        names: the names to choose from.
+        grace_seconds: the grace period.
+        published: when the newest epoch was published, by the clock of the location.
+    """
     times = {name: modified for name in names if (modified := location.modified(name)) is not None}
     # The clock of this machine may have jumped ahead. The time of the newest file lags behind the clock of the location
     # by no more than its age, so a file under way is never taken for an old one.
     now = min(time.time(), max([published, *times.values()]))
-    return (name for name, modified in times.items() if now - modified >= grace_seconds)
+    return [name for name, modified in times.items() if now - modified >= grace_seconds]
 
 
 def _remove(location: Location, names: Iterable[str]) -> int:

@@ -182,7 +182,7 @@ def _is_gone(location: Location, name: str) -> bool:
 
 
 def _space(source: Source, advice: list[str]) -> Facts:
-    from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
+    from checkpoint.chain.collect import RUNS, leftovers_at, old_among, published_at
     from checkpoint.chain.division import with_parts
 
     chain = source.chain
@@ -200,7 +200,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
     ]
     named = {run.file for run in with_parts(chain.location, runs)}
     missing = sorted(name for name in named - {f"{RUNS}/{name}" for name in files} if _is_gone(chain.location, name))
-    leftovers = chain.location.leftovers(("", FLOORS, MANIFESTS, RUNS))
+    leftovers = leftovers_at(chain.location)
     facts: Facts = {
         "incarnation": chain.incarnation,
         "format": chain.space.format,
@@ -220,8 +220,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
         )
     if facts["longest lineage"] > _LONG_LINEAGE:
         advice.append("a lineage is long, so a fresh machine reads many files: let the pipeline write full runs")
-    # A younger one may belong to a write under way.
-    times = filter(None, map(chain.location.modified, leftovers))
-    if any(time.time() - modified > _OLD_SECONDS for modified in times):
+    # A younger one may belong to a write under way, and stays where garbage is collected.
+    if old_among(chain.location, leftovers, _OLD_SECONDS, published_at(chain.location, chain.epoch)):
         advice.append(f"there are temporary files of writes that were cut off: run `checkpoint gc {source.path}`")
     return facts

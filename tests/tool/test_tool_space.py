@@ -652,6 +652,35 @@ def test_doctor_minds_old_leftovers_alone(tool: Tool, long_space: Path, age: int
     assert (found.exit_code, json.loads(found.output)["leftovers"]) == (status, ["run/.tmp-1"])
 
 
+@pytest.mark.parametrize("folder", ["run", "handover"])
+@pytest.mark.parametrize("since", [0, 100_000])
+def test_doctor_advises_a_collection_only_where_it_removes_leftovers(
+    tool: Tool, long_space: Path, folder: str, since: int
+) -> None:
+    (long_space / folder).mkdir(exist_ok=True)
+    (long_space / folder / ".tmp-1").touch()
+    newest = max((long_space / "manifest").iterdir())
+    for path in long_space.rglob("*"):
+        os.utime(path, (time.time() - 200_000 + since * (path == newest),) * 2)
+    found = json.loads(tool("doctor", long_space, "--json").output)
+    assert found["leftovers"] == [f"{folder}/.tmp-1"]
+    assert len(found["advice"]) == rows(tool, "gc", long_space, "--json")[0]["leftovers"] == bool(since)
+
+
+def test_doctor_advises_no_collection_of_a_space_without_an_epoch_that_removes_nothing(
+    tool: Tool, tmp_path: Path
+) -> None:
+    location = Chain.open_or_create(location_at(tmp_path / "space"), 1).location
+    (tmp_path / "space" / "run").mkdir()
+    for number in range(2):
+        leftover = tmp_path / "space" / "run" / f".tmp-{number}"
+        leftover.touch()
+        os.utime(leftover, (time.time() - 100_000 * number,) * 2)
+    assert tool("doctor", location.url).exit_code == 2
+    assert rows(tool, "gc", location.url, "--json")[0]["leftovers"] == 1
+    assert tool("doctor", location.url).exit_code == 0
+
+
 def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path) -> None:
     (listed,) = (
         row for row in rows(tool, "ls", stock, "--tree", "--children", 1, "--json") if row["kind"] == "KeyValueTable"
