@@ -136,12 +136,17 @@ def read_division(location: Location, accepted: AcceptedRun) -> Division:
     return division
 
 
-def with_parts(location: Location, runs: Iterable[AcceptedRun]) -> Iterator[AcceptedRun]:
+def with_parts(location: Location, runs: Iterable[AcceptedRun], seen: set[str] | None = None) -> Iterator[AcceptedRun]:
     """Yield some runs and those that the divisions among them are made of, each once.
+
+    Args:
+        location: where they lie.
+        runs: the runs.
+        seen: the files that need not be yielded nor read again; those that are yielded are added.
 
     Raises: as ``read_division``.
     """
-    waiting, seen = [*runs], set[str]()
+    waiting, seen = [*runs], set() if seen is None else seen
     while waiting:
         run = waiting.pop()
         if run.file not in seen:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from checkpoint.chain import AcceptedRun, Chain, Lineage, Manifest
+from checkpoint.chain import AcceptedRun, Chain, Lineage
 from checkpoint.chain.division import with_parts
 from checkpoint.chain.plan import runs_seen_at, standing
 from checkpoint.chain.runfile import read_pages
@@ -28,11 +28,10 @@ def images_with_runs(chain: Chain, last: int | None = None) -> Iterator[tuple[Ac
     """
     seen = set[str]()
     for epoch in range(chain.first_epoch, (chain.epoch if last is None else last) + 1):
-        for image in _images_of(chain, chain.manifest(epoch)):
-            runs = _replaced(chain, image, epoch - 1) if image.file not in seen else ()
-            seen.add(image.file)
-            if runs:
-                yield image, runs
+        # Epochs go on naming their images, and the divisions that these are part of.
+        for run in with_parts(chain.location, chain.manifest(epoch).files, seen):
+            if run.replaces and (runs := _replaced(chain, run, epoch - 1)):
+                yield run, runs
 
 
 def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
@@ -52,11 +51,6 @@ def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
                     f" {image.epoch} has {found}, and the runs that it replaces give {wanted}: fork the space"
                     f" at epoch {image.epoch}, which is read from these runs, or restore it from a backup"
                 )
-
-
-def _images_of(chain: Chain, manifest: Manifest) -> Iterable[AcceptedRun]:
-    """Return the images that an epoch names, including through its divisions."""
-    return [run for run in with_parts(chain.location, manifest.files) if run.replaces]
 
 
 def _replaced(chain: Chain, image: AcceptedRun, before: int) -> Lineage:

@@ -32,8 +32,10 @@ from checkpoint.chain import (
     write_image,
 )
 from checkpoint.chain.location import PROBE, LocalLocation
+from checkpoint.chain.manifest import DIVISION
 from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.copying import Copied, fork_space, restore_space
+from checkpoint.tool.replaced import images_with_runs
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
@@ -543,6 +545,25 @@ def test_a_diff_beyond_an_image_of_the_epoch_of_a_rescale(tool: Tool, tmp_path: 
     assert [run.epoch for run in chain.lineage(chain_3.OPERATOR, 0)] == [2, 3]
     assert rows(tool, "diff", tmp_path / "space", a, b, "--json") == []
     assert tool("verify", tmp_path / "space").output.endswith("; 3 images, same as the runs they replace\n")
+
+
+def test_a_division_that_epochs_go_on_naming_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", 1)
+    chain = Chain.open(location_at(shutil.copytree(chain_3.PATH, tmp_path / "space")))
+    for batch in range(2, 6):
+        plan = chain.begin(SourcePosition("golden", batch), [chain_3.OPERATOR])
+        assert plan is not None
+        saved = [ShardSaved(chain_3.OPERATOR, shard, None) for shard in range(chain.shards)]
+        chain.publish(plan, {chain_3.OPERATOR: saved})
+    read, names = LocalLocation.read, Counter[str]()
+
+    def _counted(location: LocalLocation, name: str) -> bytes | None:
+        names[name] += 1
+        return read(location, name)
+
+    monkeypatch.setattr(LocalLocation, "read", _counted)
+    assert list(images_with_runs(chain)) == []
+    assert [count for name, count in names.items() if name.endswith(DIVISION)] == [1] * chain.shards
 
 
 def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:
