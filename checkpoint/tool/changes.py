@@ -131,7 +131,7 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
         return
     for part in source.parts(None):
         if text in State(part.readers[0]):
-            line = printing.command_line("diff", source.path, "HEAD~1", "HEAD", text)
+            line = printing.command_line("diff", *source.words, "HEAD~1", "HEAD", text)
             raise CheckpointError(f"{text!r} is an object: use {line}")
 
 

@@ -81,7 +81,7 @@ def bisect(
             trial = _Trial(held, command, lambda step, path: fork_store(store.session, path, step.number), name)
             good_step, found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
-    see = printing.command_line("diff", source.path, good_step.number, found.number)
+    see = printing.command_line("diff", *source.words, good_step.number, found.number)
     fields = {"number": found.number, "epoch": found.epoch, "time": found.time, "parent": found.parent}
     printing.emit(is_json, fields, f"{text}\nsee: {see}")
 

@@ -319,7 +319,9 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
     for _ in parts_with(source, name, None):
         break
     if key is not None:
-        raise CheckpointError(f"{name!r} has no key {key!r}: see `{printing.command_line('show', source.path, name)}`")
+        raise CheckpointError(
+            f"{name!r} has no key {key!r}: see `{printing.command_line('show', *source.words, name)}`"
+        )
 
 
 def _images(source: Source, part: OpenStore) -> set[int]:

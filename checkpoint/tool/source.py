@@ -68,6 +68,12 @@ class Source:
     operator: str | None = None
     shard: int | None = None
 
+    @property
+    def words(self) -> list[str]:
+        """What names it on a command line, with the options of a space."""
+        operator = [] if self.operator is None else ["--operator", self.operator]
+        return [self.path, *operator, *([] if self.shard is None else ["--shard", str(self.shard)])]
+
     @cached_property
     def is_location(self) -> bool:
         """Whether this is a space of shards rather than one file."""

@@ -265,6 +265,16 @@ def test_bisect_on_a_space(tool: Tool, long_space: Path) -> None:
     assert json.loads(forked.stdout)["epoch"] == 9
 
 
+def test_what_a_command_advises_is_about_the_shards_that_were_chosen(tool: Tool, long_space: Path) -> None:
+    chosen = ["--operator", OPERATOR, "--shard", "1"]
+    command = ["--good", 22, "--bad", 23, "--", "sh", "-c", "! ls {}/manifest | grep -q 23"]
+    advised = f"checkpoint diff {long_space} --operator {OPERATOR} --shard 1"
+    assert f"\nsee: {advised} 22 23\n" in tool("bisect", long_space, *chosen, *command).output
+    assert f"use {advised} HEAD~1 HEAD counts\n" in tool("diff", long_space, *chosen, "counts").stderr
+    assert f"{advised.replace('diff', 'show')} counts`\n" in tool("blame", long_space, *chosen, "counts[none]").stderr
+    assert tool(*advised.split()[1:], 22, 23).exit_code == 0
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
 def test_an_export_of_all_shards(tool: Tool, long_space: Path, tmp_path: Path, ending: str) -> None:
     target = tmp_path / f"counts.{ending}"
