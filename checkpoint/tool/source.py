@@ -135,7 +135,8 @@ class Source:
             CheckpointError: there is no such operator or shard.
         """
         chain = self.chain
-        count = max(map(chain.shards_at, filter(None, epochs)), default=chain.shards)
+        counts = [(chain.shards_at(epoch), epoch) for epoch in epochs if epoch]
+        count, epoch = max(counts, default=(chain.shards, chain.epoch))
         names: list[str] = [] if chain.newest is None else sorted(chain.newest.lineage)
         if self.operator is not None and self.operator not in names:
             near = get_close_matches(self.operator, names, 1)
@@ -144,7 +145,8 @@ class Source:
                 f"{self.path}: there is no operator {self.operator!r}: {hint}it has {', '.join(names) or 'none yet'}"
             )
         if self.shard is not None and not 0 <= self.shard < count:
-            raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {count}, counted from 0")
+            at = f" at epoch {epoch}" if epoch else ""
+            raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {count}{at}, counted from 0")
         numbers = range(count) if self.shard is None else [self.shard]
         return [(name, number) for name in names if self.operator in (None, name) for number in numbers]
 

@@ -518,6 +518,9 @@ def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, befo
     assert rows(tool, "verify", path, "--json")[0]["run_files"] == 2 * before + after
     assert tool("show", path, "counts@2", "--shard", before - 1).exit_code == 0
     assert tool("bisect", path, "--", "sh", "-c", "ls {}/manifest | grep -qv 3").output.endswith("2 3\n")
+    for words in (["log", path, "-n", 1], ["verify", path], ["report", path, tmp_path / "page.html"]):
+        said = tool(*words, "--shard", after).stderr
+        assert said == f"error: {path} has no shard {after}: it has {after} at epoch 3, counted from 0\n"
 
 
 def test_a_diff_across_a_rescale_compares_no_object_with_another_of_its_id(tool: Tool) -> None:
