@@ -111,7 +111,7 @@ def _look_at_store(source: Source) -> _Look:
 def _look_at_space(source: Source) -> _Look:
     chain = source.chain
     manifests = list(chain.manifests(max(0, chain.epoch - _RECENT)))
-    shards = source.shards(manifest.epoch for manifest in manifests)
+    shards = {*source.shards(manifest.epoch for manifest in manifests)}
     look = _Look([], Counter(), {}, Counter())
     for manifest in manifests:
         runs = [run for run in manifest.runs if (run.operator, run.shard) in shards]

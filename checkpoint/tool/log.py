@@ -146,10 +146,11 @@ def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_jso
         for line in graph.of_space(shown, chosen):
             click.echo(printing.plain(line))
         return
+    places = set(chosen)
     rows: list[list[Any]] = []
     written: list[dict[str, int]] = []
     for manifest in shown:
-        runs = [run for run in manifest.runs if (run.operator, run.shard) in chosen]
+        runs = [run for run in manifest.runs if (run.operator, run.shard) in places]
         kinds = {run.kind for run in runs}
         kind = "full" if kinds == {CheckpointKind.FULL} else "differential" if len(kinds) < 2 else "mixed"
         size = sum(run.bytes for run in runs), sum(run.file_bytes for run in runs)

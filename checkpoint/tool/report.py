@@ -180,7 +180,7 @@ def _steps(source: Source) -> Iterator[Step]:
                 yield Step(r.number, r.epoch, r.kind.value, r.time, r.slots, r.bytes)
         return
     manifests = list(source.chain.manifests())
-    shards = source.shards(manifest.epoch for manifest in manifests)
+    shards = {*source.shards(manifest.epoch for manifest in manifests)}
     for manifest in manifests:
         runs = [run for run in manifest.runs if (run.operator, run.shard) in shards]
         kinds = {run.kind.value for run in runs} or {"differential"}

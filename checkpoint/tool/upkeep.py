@@ -100,7 +100,7 @@ def _verify_space(source: Source, is_json: bool) -> None:
         for operator, shard in source.shards([manifest.epoch])
         for run in chain.lineage(operator, shard, manifest.epoch)
     }
-    known = source.shards(manifest.epoch for manifest in manifests)
+    known = {*source.shards(manifest.epoch for manifest in manifests)}
     needed |= {run.file: run for m in manifests for run in m.files if (run.operator, run.shard) in known}
     needed = {run.file: run for run in with_parts(chain.location, needed.values())}
     with printing.progress("run files") as show:

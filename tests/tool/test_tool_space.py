@@ -275,6 +275,30 @@ def test_what_a_command_advises_is_about_the_shards_that_were_chosen(tool: Tool,
     assert tool(*advised.split()[1:], 22, 23).exit_code == 0
 
 
+class Place(tuple[str, int]):
+    """A shard that counts how often it is compared with another one."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Place.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = tuple.__hash__
+
+
+@pytest.mark.parametrize("command", ["log {} -n 0", "top {} --count 1", "report {} {}.html"])
+def test_the_runs_of_an_epoch_are_not_compared_with_every_shard(
+    tool: Tool, long_space: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    shards = Source.shards
+    monkeypatch.setattr(Source, "shards", lambda *arguments: [*map(Place, shards(*arguments))])
+    monkeypatch.setattr(Place, "compared", 0)
+    assert tool(*command.replace("{}", str(long_space)).split()).exit_code == 0
+    runs = sum(len(manifest.runs) for manifest in Chain.open(location_at(long_space)).manifests())
+    assert Place.compared <= runs
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
 def test_an_export_of_all_shards(tool: Tool, long_space: Path, tmp_path: Path, ending: str) -> None:
     target = tmp_path / f"counts.{ending}"
