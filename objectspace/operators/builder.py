@@ -22,7 +22,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
 from objectspace.operators.distinct import unused
-from objectspace.operators.expressions import Expression, col, condition, expression, shown
+from objectspace.operators.expressions import Expression, col, computed_column, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.joining import Extras, compared, joined
@@ -209,10 +209,13 @@ class Stream:
             names: the columns that stay.
             computed: one column per keyword: the name of another column, an expression, or a pair of a callable over a
                 row and the type of its results.
+
+        Raises:
+            SchemaError: there is no such column, or a callable comes without a type.
         """
         columns = {name: col(name) for name in names_of(names)}
         for name, given in computed.items():
-            columns[name] = expression(*given) if isinstance(given, tuple) else expression(given)
+            columns[name] = computed_column(name, given)
         structure = ", ".join(shown(name, made) for name, made in columns.items())
         return self.then("Select", structure, partial(Select, self.schema, columns), visible=tuple(columns))
 

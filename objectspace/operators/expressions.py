@@ -326,6 +326,8 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     >>> call(lambda a: a * 10, "int64", "a").bind(schema).value((4,))
     40
     """
+    for argument in arguments:
+        _require_type("an argument of call()", argument)
     inputs, wanted = [expression(argument) for argument in arguments], parse_type(kind)
     text = f"{describe(function)}({', '.join(map(str, inputs))})"
 
@@ -384,12 +386,11 @@ def coalesce(*choices: Any) -> Expression:
     return Expression(f"coalesce({', '.join(map(str, parts))})", _bind)
 
 
-def expression(given: Any, kind: str | DataType = "bool") -> Expression:
+def expression(given: Any) -> Expression:
     """Return the expression for what a user gives: one of ours or pyarrow's, a column name, a callable, or a value.
 
     Args:
-        given: what the user gives; text is the name of a column.
-        kind: the type of the results of a callable over a row.
+        given: what the user gives; text is the name of a column, and a callable over a row is a condition.
     """
     if isinstance(given, Expression):
         return given
@@ -397,7 +398,30 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
         return col(given)
     if type(given).__module__.startswith("pyarrow"):
         return _arrow(given)
-    return call(given, kind) if callable(given) else lit(given)
+    return call(given, "bool") if callable(given) else lit(given)
+
+
+def computed_column(name: str, given: Any) -> Expression:
+    """Return the expression for a column that a user gives; a callable over a row comes with the type of its results.
+
+    Raises:
+        SchemaError: a callable comes without a type, and would be taken for a condition; or a pair is no such pair.
+    """
+    if isinstance(given, tuple):
+        if len(given) != 2 or not callable(given[0]):
+            raise SchemaError(f"column {name!r}: expected (function, type of what it returns), found {given!r:.80}")
+        return call(*given)
+    _require_type(f"column {name!r}", given)
+    return expression(given)
+
+
+def _require_type(what: str, given: Any) -> None:
+    """Refuse a callable where it is no condition, so nothing says what its results are."""
+    if callable(given):
+        raise SchemaError(
+            f"{what}: give the type of what the function returns: (function, 'int64'), or"
+            " call(function, 'int64', columns)"
+        )
 
 
 def condition(given: Any) -> Expression:

@@ -95,6 +95,12 @@ def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[
         SchemaError: a parameter does not name a column.
     """
     names = _parameters(function)
+    if unknown := [name for name in names if name not in schema.names]:
+        first = schema.names[0] if schema.names else "v"
+        raise SchemaError(
+            f"there is no column {unknown[0]!r}: the columns are {', '.join(schema.names)}: a function here takes"
+            f" columns as its parameters, as in lambda {first}: {first} > 1"
+        )
     reads = [reader(schema, name) for name in names]
 
     def _of_row(row: Any) -> Any:

@@ -23,6 +23,7 @@ from objectspace.operators import (
     PipelineChangedError,
     PipelineOperator,
     Stream,
+    call,
     col,
     count,
     max_,
@@ -523,6 +524,14 @@ OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
             lambda s: s.watermark("id", 0).window("id", 10).group_by("window_end").on_window_close().agg(n=count()),
             r"group column \(window_end\): the stream has one on 'window_start'; group by that too, or take it",
         ),
+        (
+            lambda s: s.select("id", d=lambda row: row.delay * 2),
+            r"column 'd': give the type .*: \(function, 'int64'\), or",
+        ),
+        (lambda s: s.with_columns(d=lambda row: row.delay * 2), r"column 'd': give the type"),
+        (lambda s: s.group_by(d=lambda row: row.delay // 10), r"column 'd': give the type"),
+        (lambda s: s.select(d=("delay", "int32")), r"column 'd': expected \(function, type of what it returns\)"),
+        (lambda s: s.select(d=call(abs, "int64", lambda row: row.delay)), r"argument of call\(\): give the type"),
         (lambda s: s.join(OTHER, on="id"), "a stream of another pipeline"),
         (lambda s: s.union(OTHER), "a stream of another pipeline"),
         (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),
@@ -539,6 +548,11 @@ def test_a_filter_of_an_aggregate_leaves_columns_that_are_called_as_its_own() ->
     rows.group_by("carrier").agg(n=count(filter=col("delay") > 10), most=max_("_where_n")).materialize("r")
     with pipeline.run_local([{"flights": BATCHES[0]["flights"]}]) as run:
         assert run.rows("r") == [("B6", 1, 20), ("UA", 1, 90)]
+
+
+def test_a_function_of_a_filter_of_an_aggregate_that_takes_a_row_is_told_what_it_takes() -> None:
+    with pytest.raises(SchemaError, match=r"takes columns as its parameters, as in lambda id: id > 1"):
+        flights(Pipeline()).agg(n=count(filter=lambda row: row.delay > 1))
 
 
 @pytest.mark.parametrize("use", [lambda s: s.agg(n=5), lambda s: s.drop("nosuch")])
