@@ -54,6 +54,11 @@ from checkpoint.run import CheckpointKind
 _MOST_OVERTAKEN = 8
 """How many times a collection starts over because others have overtaken it."""
 
+_OTHER_SHARDS_AT_FIRST = (
+    "and rescale it once it has an epoch; or stop what runs on it and remove the location, which has none yet"
+)
+"""How a space without an epoch, of which there is nothing to divide, gets another number of shards."""
+
 CARRY_AFTER = 64
 """After how many epochs the lineage of a shard that has had few runs starts over with these."""
 
@@ -122,9 +127,10 @@ class Chain:
             SpaceFile(str(uuid4()), shards).found_at(location)
         chain = cls.open(location)
         if chain.shards != shards:
+            others = "rescale the space" if chain.epoch or chain.first_epoch > 1 else _OTHER_SHARDS_AT_FIRST
             raise CheckpointError(
                 f"space at {location.url} has {chain.shards} shards, found a pipeline with {shards}:"
-                f" run it with shards={chain.shards}, rescale the space, or choose another location"
+                f" run it with shards={chain.shards}, {others}, or choose another location"
             )
         return chain
 

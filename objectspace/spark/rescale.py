@@ -68,9 +68,10 @@ def rescale(
         The manifest of the new epoch, or None if the space already has that number.
 
     Raises:
-        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can, or the shards have
-            evolved a table apart, or have different watermarks of it; nothing was changed.
-        CheckpointError: there is no space or no epoch yet, or the number is out of range.
+        ObjectSpaceError: the number is out of range, or there is no epoch yet; or an object cannot be divided by its
+            keys, or nothing says that it can, or the shards have evolved a table apart, or have different watermarks of
+            it; nothing was changed.
+        CheckpointError: there is no space, or it cannot be read.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
 
     Time: O(objects), and O(slots) of what users' operators have written, whose keys are compared with their shards; and
@@ -87,7 +88,9 @@ def rescale(
     newest = opened.newest
     if newest is None:
         raise ObjectSpaceError(
-            f"space at {opened.location.url} has no epoch yet: start the pipeline with shards={shards}"
+            f"space at {opened.location.url} has no epoch yet, so there is nothing to divide: run the pipeline with"
+            f" shards={opened.shards}, as it was founded, and then rescale it; or stop what runs on it, remove the"
+            f" location, and start with shards={shards}"
         )
     if newest.shards == shards:
         return None

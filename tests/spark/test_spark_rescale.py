@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from functools import partialmethod
@@ -202,9 +203,19 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ObjectSpaceError, match="expected the names of objects by the name of their operator"):
         rescale(tmp_path / "space", 4, keyed=["log"])  # type: ignore[arg-type]
     assert Chain.open(location_at(tmp_path / "space")).epoch == 1
-    Chain.open_or_create(location_at(tmp_path / "young"), 2)
-    with pytest.raises(ObjectSpaceError, match="has no epoch yet"):
-        rescale(tmp_path / "young", 4)
+
+
+def test_a_space_without_an_epoch_says_how_it_gets_other_shards(tmp_path: Path) -> None:
+    young = tmp_path / "young"
+    Chain.open_or_create(location_at(young), 2)
+    with pytest.raises(
+        CheckpointError, match=r"run it with shards=2, and rescale it once it has an epoch; or .* remove"
+    ):
+        Chain.open_or_create(location_at(young), 4)
+    with pytest.raises(ObjectSpaceError, match=r"run the pipeline with shards=2, .* and then rescale .* with shards=4"):
+        rescale(young, 4)
+    shutil.rmtree(young)
+    assert Chain.open_or_create(location_at(young), 4).shards == 4
 
 
 @pytest.mark.usefixtures("query")
