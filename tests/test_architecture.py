@@ -26,9 +26,12 @@ LAYERS = [
 HOMES = {
     "pyspark": ("objectspace.spark", "benchmarks.spark"),
     "rocksdict": ("benchmarks",),
-    "pickle": ("benchmarks.scenarios.stores",),
+    "pickle": ("benchmarks.scenarios.stores", "objectspace.spark.errors"),
 }
-"""Where a library may be imported; the state stores of Spark, and a pickle, are rivals in the benchmarks."""
+"""Where a library may be imported; the state stores of Spark, and a pickle, are rivals in the benchmarks.
+
+Nothing is stored as a pickle: Spark itself sends code in them, and its errors are told in words.
+"""
 
 
 BY_NAME = {

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import PickleError
 
 import pyspark
 from py4j.protocol import Py4JJavaError
@@ -40,15 +41,27 @@ def in_words(operator: str, epoch: int) -> Iterator[None]:
         epoch: the epoch that is made.
 
     Raises:
-        TaskFailedError: a task failed for good. If what Spark raised says nothing of the kind, that is raised
-            unchanged.
+        TaskFailedError: a task failed for good, or could not be sent. If what Spark raised says nothing of the kind,
+            that is raised unchanged.
     """
     try:
         yield
+    except PickleError as error:
+        raise _not_sent(error, operator, epoch) from None
     except (PySparkException, Py4JJavaError) as error:
         # What Spark does not know it leaves to Py4J: that an executor was lost, say.
         known = explained(error, operator, epoch)
         raise known from (None if known is not error else error.__cause__)
+
+
+def _not_sent(error: PickleError, operator: str, epoch: int) -> TaskFailedError:
+    """Return the error for code of the user that Spark cannot copy to its tasks."""
+    said = _shortened(str(error).removeprefix("Could not serialize object: ").rstrip("."))
+    return TaskFailedError(
+        f"operator {operator}, epoch {epoch}: its code, or that of a function in its task, cannot be sent to tasks"
+        f" ({said}): make in process(), or in the function, what cannot be copied, and use no DataFrame or"
+        " SparkSession in it; nothing of the epoch was published: start the query again, which replays its micro-batch"
+    )
 
 
 _BEGINS = "Traceback (most recent call last):"

@@ -7,6 +7,8 @@ import os
 import sys
 import time
 from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,6 +108,24 @@ def test_the_error_that_ends_a_query_is_in_words_wherever_one_asks(
     assert failed.value.__suppress_context__
     out, errors = capfd.readouterr()
     assert len((out + errors).splitlines()) < 3, "Spark has printed a stack"
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_code_that_cannot_be_sent_to_tasks_is_told_in_words(stream: DataFrame, tmp_path: Path, is_added: bool) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    lock = Lock()
+    if is_added:
+        pipeline.add(Operator("locks", ("k",), SimpleNamespace(process=lambda batch, space: lock.locked())))
+    else:
+        rows = pipeline.source("rows", stream, key=["k"])
+        rows.filter(lambda row: not lock.locked()).materialize("locks")
+    query = pipeline.start(stream if is_added else None, tmp_path / "query", {"availableNow": True})
+    told = (
+        r"operator locks, epoch 1: its code.* cannot be sent to tasks \(TypeError: cannot pickle .*lock.* no DataFrame"
+    )
+    with pytest.raises(TaskFailedError, match=told) as failed:
+        query.awaitTermination()
+    assert pipeline.status().error == str(failed.value)
 
 
 def leaves(*given: object) -> None:
