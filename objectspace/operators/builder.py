@@ -80,7 +80,10 @@ class Pipeline:
         self.require_no_source(name)
         if name in self.results and self.results[name].is_stateful:
             raise SchemaError(f"the pipeline has a result {name!r}: choose another name for the source")
-        found = source_schema(schema, key)
+        try:
+            found = source_schema(schema, key)
+        except SchemaError as error:
+            raise SchemaError(f"source {name!r}: {error}") from None
         visible = found.names
         if OP_COLUMN in visible:
             raise SchemaError(

@@ -55,6 +55,10 @@ def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
     key = [key] if isinstance(key, str) else key
     if isinstance(given, TableSchema):
         return TableSchema(given.columns, list(key)) if key else given
+    if isinstance(given, str):
+        raise SchemaError(
+            f"a schema is a mapping of names to types, such as {{'id': 'int64'}}: found the text {given!r:.80}"
+        )
     if isinstance(given, Mapping):
         pairs = [(name, str(kind)) for name, kind in given.items()]
         return TableSchema([Column(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs], list(key))

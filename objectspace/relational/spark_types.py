@@ -83,5 +83,9 @@ def _kind(spark: Any) -> DataType:
         return DataType("time")
     if not isinstance(spark, str) or spark not in _FROM_SPARK:
         name = spark["type"] if isinstance(spark, Mapping) else spark
-        raise SchemaError(f"Spark's type {name} has no match: cast it to one of {', '.join(sorted(_FROM_SPARK))}")
+        advice = "drop it, or make it an array of structs with map_entries()" if name == "map" else "cast it"
+        taken = ", ".join(sorted(_FROM_SPARK))
+        raise SchemaError(
+            f"Spark's type {name} has no match: {advice}; there are {taken}, and arrays and structs of these"
+        )
     return DataType(_FROM_SPARK[spark])

@@ -55,6 +55,19 @@ _ALIASES = {
     "bytes": "binary",
 }
 
+_NEAR = {
+    "tinyint": "int16",
+    "byte": "int16",
+    "short": "int16",
+    "long": "int64",
+    "str": "string",
+    "timestamp_ntz": "timestamp",
+    "timestamp_ltz": "timestamptz",
+    "array": "list<T>",
+    "map": "list<struct<key:K,value:V>>",
+}
+"""What is meant by names that other systems have for types."""
+
 
 @dataclass(frozen=True)
 class DataType:
@@ -143,7 +156,8 @@ class _Tokens:
         if kind == "struct":
             return DataType("struct", fields=tuple(self._fields()))
         if kind not in _PLAIN:
-            self._refuse(f"there is no type {name!r}")
+            near = _NEAR.get(name.lower())
+            self._refuse(f"there is no type {name!r}" + (f": write {near}" if near else ""))
         if kind == "decimal" and self._peek() == "(":
             return self._decimal()
         return DataType(kind)

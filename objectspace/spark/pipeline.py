@@ -47,6 +47,9 @@ from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 LOG = logging.getLogger("objectspace.spark")
 """Where the progress of every epoch is logged, at level INFO."""
 
+_TRIGGERS = frozenset(["availableNow", "once", "processingTime"])
+"""The triggers of Spark that run micro-batches."""
+
 
 class Pipeline(Builder):
     """Stateful operators whose state lies at a location, fed by the micro-batches of one streaming query.
@@ -127,7 +130,10 @@ class Pipeline(Builder):
         require_classic(schema, "Pipeline.source")
         require_distinct(name, self._declared)
         require_plain_name(name, "source")
-        found = keyed_schema(schema, op_column, key)
+        try:
+            found = keyed_schema(schema, op_column, key)
+        except SchemaError as error:
+            raise SchemaError(f"source {name!r}: {error}") from None
         if op_column is not None and not found.primary_key:
             raise SchemaError(
                 f"source {name!r}: op_column={op_column!r} takes rows back, and nothing tells which: name the columns"
@@ -265,13 +271,9 @@ class Pipeline(Builder):
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
             SchemaError: there is nothing to run, or two things.
-            TypeError: the trigger is not a mapping.
+            TypeError: the trigger is not a mapping, or none that runs micro-batches.
         """
-        if trigger is not None and not isinstance(trigger, Mapping):
-            raise TypeError(
-                f"start(): trigger is {trigger!r:.80}: expected a mapping, such as {{'availableNow': True}} or"
-                " {'processingTime': '10 seconds'}"
-            )
+        _require_trigger(trigger)
         if checkpoint_location is None:
             raise SchemaError("start() takes a checkpoint_location=: the folder where Spark keeps how far it has read")
         if (stream is None) == bool(self.operators) or (self.operators and self._declared):
@@ -460,6 +462,16 @@ class Pipeline(Builder):
                 raise
 
         return _run
+
+
+def _require_trigger(trigger: Mapping[str, Any] | None) -> None:
+    """Refuse what is no trigger of Spark's that runs micro-batches, which ``foreachBatch`` takes alone."""
+    if trigger is None or (isinstance(trigger, Mapping) and _TRIGGERS.issuperset(trigger)):
+        return
+    raise TypeError(
+        f"start(): trigger is {trigger!r:.80}: expected a mapping, such as {{'availableNow': True}} or"
+        f" {{'processingTime': '10 seconds'}}, with one of {', '.join(sorted(_TRIGGERS))}"
+    )
 
 
 def _query_id(rows: DataFrame) -> str:

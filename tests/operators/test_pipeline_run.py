@@ -555,6 +555,21 @@ def test_a_function_of_a_filter_of_an_aggregate_that_takes_a_row_is_told_what_it
         flights(Pipeline()).agg(n=count(filter=lambda row: row.delay > 1))
 
 
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("id long", r"a schema is a mapping of names to types, .* found the text 'id long'"),
+        ({"id": "long"}, "there is no type 'long': write int64; types are"),
+        ({"id": "int64", "v": "array<string>"}, "there is no type 'array': write list<T>; types are"),
+        ({"id": "int64", "v": "uuid"}, "there is no type 'uuid'; types are"),
+        ({"k": "int64"}, "there is no column 'id'"),
+    ],
+)
+def test_what_is_no_schema_of_a_source_is_refused_with_its_name(schema: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=f"source 's': .*{message}"):
+        Pipeline().source("s", schema, key=["id"])
+
+
 @pytest.mark.parametrize("use", [lambda s: s.agg(n=5), lambda s: s.drop("nosuch")])
 def test_what_is_no_call_and_no_column_is_refused(use: Any) -> None:
     with pytest.raises(SchemaError, match=r"takes a call|nosuch"):

@@ -177,8 +177,13 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
         driver("origin").start()
     with pytest.raises(TypeError, match=r"trigger is 'availableNow': expected a mapping, such as {'availableNow': Tr"):
         driver("origin").start(checkpoint_location=tmp_path / "progress", trigger="availableNow")  # type: ignore[arg-type]
+    for trigger in ({"continuous": "1 second"}, {"availablenow": True}):
+        with pytest.raises(TypeError, match=r"start\(\): trigger is .* one of availableNow, once, processingTime$"):
+            driver("origin").start(checkpoint_location=tmp_path / "progress", trigger=trigger)
     with pytest.raises(SchemaError, match="has no result 'other': it has counts"):
         driver("origin").for_each_epoch("other", print)
+    with pytest.raises(SchemaError, match="source 'maps': column 'm': Spark's type map has no match: drop it, or make"):
+        driver("origin").source("maps", spark.createDataFrame([], "id long, m map<string,int>"), key=["id"])
     with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
         driver("origin").source("more", spark.createDataFrame([], FLIGHT), op_column="what")
     with pytest.raises(SchemaError, match="there is a source 'flights', and Spark takes the two for one name"):
