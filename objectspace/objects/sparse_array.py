@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
@@ -45,9 +46,15 @@ class SparseArray(KeyedObject, Generic[T]):
 
     def _configure(self, options: dict[str, Any]) -> None:
         self._default = codec.restore(options.get("default"))
+        self._order: list[int] | None = None
+        """The assigned places in order; ``None`` if some came or went since they were put in order."""
 
     def _options(self) -> dict[str, Any]:
         return {"default": codec.plain(self._default)}
+
+    def _go_cold(self) -> None:
+        self._order = None
+        super()._go_cold()
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...
@@ -83,33 +90,34 @@ class SparseArray(KeyedObject, Generic[T]):
         Time: O(1) per slot. Dirties: one item per slot; for new ones, also the length.
         """
         if not isinstance(index, slice):
-            self._table.write(self._place(index), value)
+            self._write(self._place(index), value)
             return
         places, values = self._places(index), list(value)
         refuse_dead(self)  # Reading the values may have run any code.
         if _count(places) != len(values):
             raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {_count(places)}")
         for place, element in zip(places, values, strict=True):
-            self._table.write(place, element)
+            self._write(place, element)
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         """Forget what was assigned to an index or to a slice: it has the default again.
 
-        Time: O(1) per slot. Dirties: one item per assigned slot, and the length.
+        Time: O(1) for an index; for a slice as for ``assigned``. Dirties: one item per assigned slot, and the length.
         """
         if not isinstance(index, slice):
-            self._table.delete(self._place(index))
+            self._delete(self._place(index))
             return
         places = self._places(index)
         if places:
             low, high = min(places[0], places[-1]), max(places[0], places[-1])
             for place in [place for place, _ in self.assigned(low, high + 1) if place in places]:
-                self._table.delete(place)
+                self._delete(place)
 
     def assigned(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[int, T]]:
         """Yield (index, value) of the assigned slots with ``start <= index < stop`` in order.
 
-        Time: O(slots yielded) and, in memory, O(n log n) once.
+        Time: O(log n) for the first slot, then O(1) per slot. In memory, besides: O(indexes in the range) if these are
+        fewer than the slots, else O(n log n) if slots came or went since the last time.
         """
         low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
         high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
@@ -120,6 +128,7 @@ class SparseArray(KeyedObject, Generic[T]):
 
         Time: O(1) rows beyond 32. Dirties: one item per slot up to 32, two index rows beyond that.
         """
+        self._order = None
         self._table.clear()
 
     def __len__(self) -> int:
@@ -153,14 +162,23 @@ class SparseArray(KeyedObject, Generic[T]):
 
     def _assigned(self, low: int, high: int, *, reverse: bool = False) -> Iterator[tuple[int, T]]:
         """Return what is assigned between two indexes, the last included."""
-        found = self._table.of_whole(
-            lambda live: (len(live), sorted((place for place in live if low <= place <= high), reverse=reverse))
-        )
+        found = self._table.of_whole(lambda live: (len(live), self._places_between(live, low, high)))
         if found is not None:
-            return self._assigned_in_memory(*found)
+            length, (order, stretch) = found
+            return self._assigned_in_memory(length, map(order.__getitem__, reversed(stretch) if reverse else stretch))
         return scans.pairs_of(self._table, low, high, reverse=reverse) if low <= high else iter(())
 
-    def _assigned_in_memory(self, length: int, places: list[int]) -> Iterator[tuple[int, T]]:
+    def _places_between(self, live: dict[Any, Any], low: int, high: int) -> tuple[list[int], range]:
+        """Return places in order, and where in there those of the slots in memory between two indexes stand."""
+        order = self._order
+        if order is None or len(order) != len(live):  # An edit was interrupted.
+            if high - low < len(live):
+                few = [place for place in range(low, high + 1) if place in live]
+                return few, range(len(few))
+            self._order = order = sorted(live)
+        return order, range(bisect_left(order, low), bisect_right(order, high))
+
+    def _assigned_in_memory(self, length: int, places: Iterator[int]) -> Iterator[tuple[int, T]]:
         """Yield some of the slots in memory, and refuse to go on if slots came or went meanwhile."""
         live = self._table.live
         with suppress(KeyError):
@@ -169,6 +187,15 @@ class SparseArray(KeyedObject, Generic[T]):
             if len(live) == length:
                 return
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its indexes")
+
+    def _write(self, place: int, value: T) -> None:
+        if place not in self._table.live:
+            self._order = None
+        self._table.write(place, value)
+
+    def _delete(self, place: int) -> None:
+        if self._table.delete(place) is not ABSENT:
+            self._order = None
 
     def _read(self, place: int) -> Any:
         value = self._table.read(place)

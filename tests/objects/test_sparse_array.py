@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,3 +62,47 @@ def test_it_runs_backwards_over_what_is_assigned(monkeypatch: pytest.MonkeyPatch
     space.rollback()
     space.get("a")[-3] = 3
     assert list(reversed(space.get("a"))) == [7, -3, LOW]
+
+
+class Walked(dict[int, Any]):
+    """Slots that count how often all of them are gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_all_slots_in_memory_are_gone_through_only_if_some_came_or_went_and_the_range_is_wide() -> None:
+    array = VolatileObjectSpace().create_sparse_array("a")
+    for index in reversed(range(100)):
+        array[index] = index
+    live = array._table.live = Walked(array._table.live)
+    for index in range(20):
+        del array[index : index + 1]
+        assert list(array.assigned(index, index + 3)) == [(place, place) for place in (index + 1, index + 2)]
+    assert live.walks == 0
+    for place in range(20, 30):
+        array[place] = -1
+        assert next(iter(array)) == 20
+        assert next(reversed(array)) == 99
+        assert list(array.assigned(50, 53)) == [(50, 50), (51, 51), (52, 52)]
+    assert live.walks == 1
+    for change in (lambda: array.__setitem__(200, 0), lambda: array.__delitem__(99), lambda: array.__delitem__(200)):
+        change()
+        assert list(array) == sorted(live)
+    array.clear()
+    assert list(array) == []
+
+
+def test_its_order_is_that_of_what_a_rollback_brings_back() -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    array = space.create_sparse_array("a")
+    array[3], array[1] = 1, 1
+    space.checkpoint()
+    del array[3]
+    array[2] = 1
+    assert list(array) == [1, 2]
+    space.rollback()
+    assert (list(array), list(reversed(array))) == ([1, 3], [3, 1])
