@@ -176,6 +176,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Move a node of this list before another one.
 
         Raises:
+            TypeError: one of them is not a node.
             ValueError: one of the nodes is not in this list.
 
         Time: O(1). Dirties: two items.
@@ -192,6 +193,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Move a node of this list after another one.
 
         Raises:
+            TypeError: one of them is not a node.
             ValueError: one of the nodes is not in this list.
 
         Time: O(1). Dirties: two items.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, fault_of
 from objectspace import codec
+from objectspace.errors import shown
 from objectspace.extras import require
 from objectspace.keys import INT64_MAX
 from objectspace.objects.base import ABSENT
@@ -250,7 +251,8 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
 
     Raises:
         ValueError: a negative length, chunks that do not fit the shape or are too large, a type that is not numeric or
-            cannot be stored.
+            cannot be stored, a fill that does not fit the type.
+        TypeError: a fill that is no number.
     """
     require("numpy", "tensor")
     import numpy
@@ -277,7 +279,17 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
             f"a chunk of {sizes} elements of {kind} has {prod(sizes) * kind.itemsize} bytes: expected at most"
             f" {CHUNK_BYTES}, as it is read and written whole; give smaller chunks, or none"
         )
-    return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": _plain_fill(kind.type(fill))}
+    return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": _checked_fill(fill, kind)}
+
+
+def _checked_fill(fill: Any, kind: np.dtype[Any]) -> Any:
+    """Return what the index keeps of the fill of a new tensor."""
+    try:
+        return _plain_fill(kind.type(fill))
+    except (OverflowError, ValueError, TypeError) as error:
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(
+            f"the fill of a tensor is {shown(fill):.80}: expected a number that fits its dtype {kind} ({error})"
+        ) from error
 
 
 def _plain_fill(fill: Any) -> Any:

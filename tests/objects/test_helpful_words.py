@@ -153,6 +153,12 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: VolatileObjectSpace(cache_slots=-HUGE), ValueError, f"cache_slots is {HUGE_SHOWN}: keep at least 1"),
     (lambda: groups().create_list(HUGE), TypeError, f"a name is text: found {HUGE_SHOWN} of type int"),
     (lambda: space_with_a_huge_key(1).at(HUGE), EpochTypeError, f"epoch is {HUGE_SHOWN}: expected an int of 64 bits"),
+    (
+        lambda: groups().create_tensor("t", (2,), "int8", fill=300),
+        ValueError,
+        "fill of a tensor is 300: expected a number that fits its dtype int8",
+    ),
+    (lambda: groups().create_tensor("t", (2,), fill=[]), ValueError, r"fill of a tensor is \[\]: expected a number"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
 
