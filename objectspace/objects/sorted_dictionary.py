@@ -24,7 +24,8 @@ T = TypeVar("T")
 class SortedDictionary(SortedObject, MutableMapping[K, V]):
     """A dictionary in key order; one slot per key.
 
-    It has the methods of ``dict`` and ranges in both directions. Keys must be comparable with each other.
+    It has the methods of ``dict`` and ranges in both directions. Keys must be comparable with each other. None has no
+    order: to ask for it as a key is a TypeError, but ``get_many`` and ``discard_many`` pass over it.
 
     ============================ =======================================================
     method                       dirties
@@ -242,6 +243,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Raises:
             KeyError: the dictionary is empty.
+            IndexError: there is no such item.
 
         Time: O(log n) in memory. Dirties: one item and the length.
         """
