@@ -39,7 +39,7 @@ ATOMS = frozenset({int, str, bool, type(None), bytes, float})
 
 TOO_DEEP = (
     "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, may be"
-    " nested; store its parts under keys of their own"
+    " nested, one fewer in a key; store its parts under keys of their own"
 )
 """Why a value is refused if it is nested deeper than JSON text may be."""
 

@@ -303,9 +303,12 @@ class ObjectFactory(ABC):
 
 def _plain(default: Any) -> Any:
     try:
-        return codec.plain(default)
-    except codec.Unencodable as error:
-        raise UnencodableValueError(f"the default of a new object: {error}") from None
+        found = codec.plain(default)
+        codec.encode_plain({"default": found})  # It stands one level deeper in there than a value in its slot.
+    except (codec.Unencodable, RecursionError) as error:
+        reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
+        raise UnencodableValueError(f"the default of a new object: {reason}") from None
+    return found
 
 
 def _array_options(length: int, default: Any) -> dict[str, Any]:

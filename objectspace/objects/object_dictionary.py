@@ -154,6 +154,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             )
         if present is ABSENT:
             self._slot(key)
+            self._reference(key, self._id)  # It stands one level deeper in there than as a slot.
         else:
             key = present._owner_key  # The one that is there stays, as in a dict.
         name = self._name_of(key)  # First: the key may be of a class with a repr of its own, which may raise anything.
@@ -350,11 +351,18 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         super()._go_cold()
 
     def _text(self, key: Any, value: Any) -> str:
-        reference = {OWNED_KEY: value._id}
+        return self._reference(key, value._id)
+
+    def _reference(self, key: Any, object_id: int) -> str:
+        """Return the text of a slot that says which object it has, with the key if the slot does not tell it."""
+        reference = {OWNED_KEY: object_id}
         if keys.is_exact(key):
             return orjson.dumps(reference).decode()
         self._table.is_mixed = True
-        return codec.encode_plain({KEY: codec.plain(key), VALUE: reference})
+        try:
+            return codec.encode_plain({KEY: codec.plain(key), VALUE: reference})
+        except (codec.Unencodable, RecursionError) as error:
+            raise self._unencodable("key", key, error) from None
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)

@@ -310,6 +310,37 @@ def test_what_is_nested_too_deep_is_refused_by_its_place(space: PersistedObjectS
         space.checkpoint()
 
 
+@pytest.mark.parametrize("depth", [126, 127, 2000])
+def test_a_key_nested_too_deep_is_refused_before_it_has_an_object(space: PersistedObjectSpace, depth: int) -> None:
+    deep: Any = 1
+    for _ in range(depth):
+        deep = (deep,)
+    groups = space.create_dictionary("groups", of=list)
+    if depth == 126:
+        groups.setdefault(deep).append(1)
+    else:
+        for put in (groups.setdefault, lambda key: groups.update({"k": [1], key: [2]})):
+            with pytest.raises(UnencodableValueError, match=r"^Dictionary 'groups', key .*nested too deep"):
+                put(deep)
+    space.checkpoint()
+    assert len(PersistedObjectSpace(space.store).get("groups")) == len(groups) == (depth == 126)
+
+
+@pytest.mark.parametrize("depth", [253, 254, 100_000])
+def test_a_default_nested_too_deep_is_refused_at_once(space: PersistedObjectSpace, depth: int) -> None:
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    for make in (partial(space.get_or_create_array, "a", 3), partial(space.create_sparse_array, "s")):
+        if depth == 253:
+            make(default=deep)
+        else:
+            with pytest.raises(UnencodableValueError, match=r"default of a new object: .*nested too deep"):
+                make(default=deep)
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store)) == list(space) == (["a", "s"] if depth == 253 else [])
+
+
 def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectSpace) -> None:
     space.create_value("value", [1])
     space.create_list("list").extend([1, [2]])
