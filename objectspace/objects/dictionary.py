@@ -102,6 +102,10 @@ class Dictionary(dict[K, V], KeyedObject):
         Time: O(1) in memory; O(n) if the dictionary is not.
         Dirties: one item and the length.
         """
+        refuse_dead(self)
+        self._close()
+        if (taken := self._table.delete_last()) is not None:
+            return taken
         for key in reversed(self):
             return key, self.pop(key)
         raise KeyError(f"{self._describe()} is empty")

@@ -215,8 +215,13 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         member = self._table.read(key)
         if member is ABSENT:
             raise KeyError(key)
+        self._remove(key, member)
+
+    def _remove(self, key: K, member: PersistedObject, *, is_last: bool = False) -> None:
+        """Remove a key and delete its object."""
         with self._in_one_piece():
-            self._table.delete(key)
+            if not is_last or self._table.delete_last() is None:
+                self._table.delete(key)
             self._kill(member)
 
     @overload
@@ -248,7 +253,10 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         Time: O(contents). Dirties: one item and the length.
         """
         for key in reversed(self):
-            return key, self.pop(key)
+            member = self[key]
+            contents = member.copy()
+            self._remove(key, member, is_last=True)
+            return key, contents
         raise KeyError(f"{self._describe()} is empty")
 
     @undivided

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
 from collections.abc import Set as AbstractSet
 from functools import wraps
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 
 import orjson
@@ -18,7 +18,7 @@ from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KEY, KeyedObject
 from objectspace.objects.torn import undivided
-from objectspace.objects.variants import BY_NAME, is_cold
+from objectspace.objects.variants import BY_NAME, is_cold, refuse_dead
 
 F = TypeVar("F", bound=Callable[[Any, Any], Any])
 S = TypeVar("S")
@@ -253,8 +253,15 @@ class Set(MemberCodec, SetMethods[T]):
         __init__ = KeyedObject.__init__
     _is_lent = False
     """Whether somebody has kept ``add`` across a save: it goes straight to the elements in memory, so they stay."""
+    _first: dict[Any, None]
+    """Some of the elements that were added first, the very first one last; none where they must be looked up."""
+    _first_since: tuple[int, int]
+    """How many pages were turned and how often memory was dropped when they were looked up."""
+    _first_count: int
+    """How many are looked up the next time."""
 
     def _configure(self, options: dict[str, Any]) -> None:
+        self._forget_first()
         if self._fresh:
             self._open()
 
@@ -278,12 +285,17 @@ class Set(MemberCodec, SetMethods[T]):
         Time: O(1). Dirties: one item and the length.
         """
         self._close()
+        first, self._first = self._first, {}  # Away meanwhile: they are looked up again after an interruption.
         try:
             self._table.delete(value)
+            first.pop(value, None)
         except TypeError:
             if not isinstance(value, set):
                 raise
-            self._table.delete(frozenset(value))  # The one that may be there, as with a plain set.
+            there: Any = frozenset(value)  # The one that may be there, as with a plain set.
+            self._table.delete(there)
+            first.pop(there, None)
+        self._first = first
 
     def update(self, *others: Iterable[T]) -> None:
         """Add the elements of all others.
@@ -313,10 +325,44 @@ class Set(MemberCodec, SetMethods[T]):
 
         Time: O(1) in memory. Dirties: one item and the length.
         """
-        for value in self:
-            self.discard(value)
-            return value
-        raise KeyError(f"{self._describe()} is empty: there is nothing to pop")
+        refuse_dead(self)
+        first, self._first = self._found_first(), {}  # Away meanwhile, as in ``discard``.
+        if not first:
+            raise KeyError(f"{self._describe()} is empty: there is nothing to pop")
+        value, _ = first.popitem()
+        self.discard(value)
+        self._first = first
+        return value  # type: ignore[no-any-return]
+
+    def _found_first(self) -> dict[Any, None]:
+        """Return some of the elements that were added first, the very first one last; none if the set is empty."""
+        table = self._table
+        with self._home.mutex:  # Another thread may be dropping clean slots.
+            if self._first_since != (table.saves, table.drops):
+                self._forget_first()
+                self._first_since = table.saves, table.drops
+            if not self._first:
+                self._first = dict.fromkeys(self._look_up_first())
+            return self._first
+
+    def _look_up_first(self) -> list[Any]:
+        """Return some of the elements that were added first, the very first one last.
+
+        A search from the begin steps over the holes that were left there, so each one finds twice as many as the last
+        one, until they are all that there are: those are found from the end.
+        """
+        table = self._table
+        if not table.complete:
+            return list(islice(self, 1))
+        if len(table.live) <= self._first_count:
+            return list(reversed(table.live))
+        some = list(islice(table.live, self._first_count))
+        self._first_count *= 2
+        return some[::-1]
+
+    def _forget_first(self) -> None:
+        """Have the elements that were added first looked up again: what is in memory is not what it was."""
+        self._first, self._first_since, self._first_count = {}, (-1, -1), scans.FIRST_PAGE_ROWS
 
     def clear(self) -> None:
         """Remove every element.
@@ -324,6 +370,7 @@ class Set(MemberCodec, SetMethods[T]):
         Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
         """
         self._close()
+        self._forget_first()
         self._table.clear()
         if self._fresh:
             self._open()

@@ -410,6 +410,22 @@ class SlotTable:
         return value
 
     @undivided
+    def delete_last(self) -> tuple[Any, Any] | None:
+        """Remove the last key in memory and return it with its value; ``None`` if not all slots are there, or none is.
+
+        ``dict.popitem`` leaves no hole where the key was. A search for the last key steps over those that others leave.
+        """
+        with self.owner._home.mutex:  # Another thread may be dropping clean slots.
+            if not self.complete or not dict.__len__(self.live):
+                return None
+            self.owner._home.touch(self.owner)
+            key, value = dict.popitem(self.live)
+            if not self.owner._fresh:
+                self.forget_key(key, value if type(value) in ATOMS else Fingerprint(self.prints.get(key, -1)))
+                self.prints.pop(key, None)
+            return key, value
+
+    @undivided
     def clear(self) -> None:
         """Remove every key; more than a few stored slots are left behind under the old id of the object.
 

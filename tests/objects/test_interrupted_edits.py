@@ -79,12 +79,14 @@ OF_DICTIONARIES: list[Edit] = [
     in_turn(lambda d: d.pop(9), lambda d: d.__setitem__(9, 9), lambda d: d.__setitem__(901, 1), lambda d: d.pop(901)),
     in_turn(lambda d: d.update({5: 6, 800: 7}), lambda d: d.discard_many([*range(3, 20), 50, 700, 800, 5])),
     lambda d: d.clear(),
+    in_turn(each(lambda d, _: d.popitem(), 5), lambda d: d.__setitem__(9, 1), lambda d: d.popitem()),
 ]
 OF_SETS: list[Edit] = [
     in_turn(lambda s: s.add(500), lambda s: s.discard(5), lambda s: s.pop(), lambda s: s.update(range(50, 70))),
     in_turn(each(lambda s, element: s.add(element + 30), 60), lambda s: s.discard(65), lambda s: s.add(65)),
     in_turn(lambda s: s.__ixor__(set(range(50, 70))), lambda s: s.__isub__(set(range(5)))),
     lambda s: s.clear(),
+    in_turn(each(lambda s, _: s.pop(), 20), lambda s: s.discard(25), lambda s: s.pop(), lambda s: s.add(25)),
 ]
 EDITS: dict[str, list[Edit]] = {
     "dictionary": OF_DICTIONARIES,
@@ -135,6 +137,7 @@ EDITS: dict[str, list[Edit]] = {
             lambda d: d.setdefault(77).append(9),
             lambda d: d.pop(2),
             lambda d: d.__delitem__(4),
+            lambda d: d.popitem(),
         ),
         lambda d: d.clear(),
     ],
@@ -224,6 +227,19 @@ def test_an_element_whose_adding_was_interrupted_is_added_again_once_all_are_in_
             assert list(PersistedObjectSpace(space.store).get("t")) == [*range(COUNT), 700], f"after {lines} lines"
             saved += 1
     assert 0 < saved < lines
+
+
+@pytest.mark.parametrize("before", ["saved", "fresh"])
+def test_a_set_gives_the_first_of_its_elements_after_an_interruption(before: str) -> None:
+    lines, came = 0, True
+    while came:
+        target = prepared("set", before).get("t")
+        target.pop()
+        edit = in_turn(lambda s: s.discard(5), lambda s: s.add(5), lambda s: s.pop(), lambda s: s.discard(2))
+        came = interrupted(partial(edit, target), lines)
+        expected = list(target)
+        assert [target.pop() for _ in expected] == expected, f"after {lines} lines"
+        lines += 1
 
 
 @pytest.mark.parametrize("following", [lambda numbers: None, lambda numbers: numbers.pop(2)])

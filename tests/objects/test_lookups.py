@@ -21,7 +21,7 @@ import pytest
 from sortedcontainers import SortedDict
 
 from objectspace import EmptyError, PersistedObjectSpace, UnencodableValueError
-from objectspace.objects import limits
+from objectspace.objects import Dictionary, Set, limits
 
 
 class Level(IntEnum):
@@ -138,6 +138,16 @@ def test_a_sorted_object_does_not_hold_what_has_no_order_with_its_keys(stored: P
     assert np.int64(3) in keys
     assert "a" not in keys
     assert object() not in keys
+
+
+def test_to_ask_a_sorted_dictionary_for_none_is_an_error_except_among_many(stored: PersistedObjectSpace) -> None:
+    ordered: Any = stored.get_sorted_dictionary("sorted")
+    for ask in (ordered.get, ordered.pop, ordered.__contains__, ordered.__delitem__, ordered.keys().__contains__):
+        with pytest.raises(TypeError, match="the key is None, which has no order"):
+            ask(None)
+    assert ordered.get_many([None, 1]) == [None, 1]
+    ordered.discard_many([None])
+    assert list(ordered) == list(range(60))
 
 
 BOUNDS = [
@@ -440,6 +450,65 @@ def test_an_element_in_the_middle_is_popped_without_a_walk(space: PersistedObjec
         sys.setprofile(None)
     assert found in (4_000, (4_000, None))
     assert len(calls) < 100
+
+
+def test_the_last_item_of_a_dictionary_is_taken_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    dictionary, searches = space.create_dictionary("numbers"), Mock(side_effect=dict.__reversed__)
+    dictionary.update({number: [number] for number in range(500)})
+    monkeypatch.setattr(Dictionary, "__reversed__", lambda self: searches(self), raising=False)
+    for number in reversed(range(500)):
+        assert dictionary.popitem() == (number, [number])
+        if number == 250:
+            space.checkpoint()
+    assert searches.call_count == 0
+
+
+def test_the_first_elements_of_a_set_are_taken_with_few_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    elements, search = space.create_set("numbers"), Mock(side_effect=Set._look_up_first)
+    elements.update(range(3_000))
+    space.checkpoint()
+    monkeypatch.setattr(Set, "_look_up_first", lambda self: search(self))
+    for number in range(3_000):
+        assert elements.pop() == number
+        elements.add(-1 - number)
+    assert search.call_count < 20
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set", "lists"])
+def test_what_is_taken_from_an_end_is_what_a_dict_has_there(stored: PersistedObjectSpace, kind: str) -> None:
+    target: Any = stored.create_set("t") if kind == "set" else stored.create_dictionary("t", of=list)
+    target = stored.get("dictionary") if kind == "dictionary" else target
+    target.clear()
+    numbers, model = random.Random(kind), dict[int, Any]()
+    for _ in range(3_000):
+        number = numbers.randrange(90)
+        match numbers.randrange(40):
+            case 0:
+                stored.checkpoint()
+            case 1:
+                writer = stored.store.writer()
+                stored.save(writer)
+                writer.rollback()
+            case 2:
+                stored.checkpoint()
+                stored.rollback()
+            case 3 | 4 | 5 | 6:
+                model.pop(number, None)
+                target.discard(number) if kind == "set" else target.pop(number, None)
+            case place if place < 24:
+                model.setdefault(number, [number])
+                target.add(number) if kind == "set" else target.setdefault(number, [number])
+            case _ if model:
+                expected = next(iter(model)) if kind == "set" else next(reversed(model))
+                value = model.pop(expected)
+                assert (target.pop() if kind == "set" else target.popitem()) == (
+                    expected if kind == "set" else (expected, value)
+                )
+        assert len(target) == len(model)
+    assert list(target) == list(model)
+    stored._check()
 
 
 SET_OPERATORS = [or_, and_, sub, xor, ior, iand, isub, ixor]
