@@ -323,7 +323,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _kill(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
         super()._kill(handle, refusal)
-        self._count(handle, 0)
+        self.account(handle, 0)
         self._held_total -= self._held.pop(handle._id, 0)
 
     def check_mutations(self) -> list[tuple[str, Any]]:
@@ -350,16 +350,18 @@ class PersistedObjectSpace(ObjectSpace):
                 self._held[target._id] = held
             self.touch(target)
 
-    def account(self, target: PersistedObject) -> None:
+    def account(self, target: PersistedObject, slots: int | None = None) -> None:
         """Note how many slots an object now holds in memory, large ones as several.
 
         Those of an owned object count as its owner's.
-        """
-        self._count(target, target._held() * target._weight)
 
-    def _count(self, target: PersistedObject, slots: int) -> None:
+        Args:
+            target: the object.
+            slots: how many slots to note instead.
+        """
         root = target if target._owner is None else target._owner
         with self.mutex:
+            slots = target._held() * target._weight if slots is None else slots
             more = slots - target._accounted
             held, total = self._held.get(root._id, 0) + more, self._held_total + more
             target._accounted, self._held[root._id], self._held_total = slots, held, total

@@ -218,7 +218,7 @@ class PersistedObject:
         if slots > limits.WEIGHED_SLOTS:
             slots, size_bytes = slots // 2, size_bytes // 2  # What comes now counts more than what was.
         self._weighed = slots, size_bytes
-        self._weight = 1 + size_bytes // (slots * limits.SLOT_BYTES)
+        self._weight = 1 + size_bytes // (max(1, slots) * limits.SLOT_BYTES)
 
     def _stored_differences(self) -> Iterable[Any]:
         """Yield the slots whose value in memory is not the stored one although no edit says so."""

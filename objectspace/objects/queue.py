@@ -210,6 +210,7 @@ class Queue(PersistedObject, Generic[T]):
         """Yield stored elements; those that stay in memory are weighed."""
         if not slots:
             return
+        size_bytes = 0
         items = self._home.reader().items(self._id, slots.start, slots.stop - 1, reverse=reverse)
         for slot, item in zip_longest(reversed(slots) if reverse else slots, items):
             if item is None or item.slot != slot:
@@ -218,8 +219,10 @@ class Queue(PersistedObject, Generic[T]):
                 self._damaged(slot, None, "it is missing")
             text = item_text(item)
             if stays:
-                self._weigh(1, len(text))
+                size_bytes += len(text)
             yield self._decode(text, slot)
+        if stays:
+            self._weigh(len(slots), size_bytes)
 
     def _range(self) -> range:
         """Return the slots of the queue: from its head to its tail."""

@@ -210,13 +210,14 @@ class Stack(PersistedObject, Generic[T]):
             if self._kept:
                 return
             most = max(limits.FIRST_SLOTS, limits.STACK_SLOTS // self._weight)
-            kept, count = [], min(max(2 * self._batch, limits.FIRST_SLOTS), most)
+            size_bytes, kept, count = 0, [], min(max(2 * self._batch, limits.FIRST_SLOTS), most)
             for height, value, text in islice(self._read_down(self._low, count), count):
                 kept.append(value)
-                self._weigh(1, len(text))
+                size_bytes += len(text)
                 if type(value) not in ATOMS:
                     self._prints[height] = hash(text)
             self._kept = kept[::-1]
+            self._weigh(len(kept), size_bytes)
             self._home.account(self)
 
     def _undisturbed(self, part: Iterable[T], raised: int, moves: int | None = None) -> Iterator[T]:

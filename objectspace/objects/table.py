@@ -763,7 +763,8 @@ class SlotTable:
             self.owner._home.make_room()
             self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
-            self.owner._weigh(1, len(item.value))
+            if not self.faults & 15:  # Large values are no faults, so none of either kind are passed over too often.
+                self.owner._weigh(1, len(item.value))
             self._count_faults(len(item.value) <= limits.PROMOTE_CHARACTERS)
             return value
 
