@@ -149,8 +149,8 @@ def _parent(source: Source) -> str:
         newest, oldest = max(readable, default=0), min(readable, default=0)
     if newest > 1 and newest == oldest:
         raise CheckpointError(
-            f"checkpoint {newest} is the only one that can be read, as after a restore: use checkpoint diff"
-            f" {source.path} {EMPTY} HEAD, which shows all that it holds as new"
+            f"checkpoint {newest} is the only one that can be read, as after a restore: use"
+            f" {printing.command_line('diff', *source.words, EMPTY, 'HEAD')}, which shows all that it holds as new"
         )
     return "HEAD~1" if newest > 1 else EMPTY
 

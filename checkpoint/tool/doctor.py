@@ -221,6 +221,6 @@ def _space(source: Source, advice: list[str]) -> Facts:
     if facts["longest lineage"] > _LONG_LINEAGE:
         advice.append("a lineage is long, so a fresh machine reads many files: let the pipeline write full runs")
     # A younger one may belong to a write under way, and stays where garbage is collected.
-    if old_among(chain.location, leftovers, _OLD_SECONDS, published_at(chain.location, chain.epoch)):
+    if leftovers and old_among(chain.location, leftovers, _OLD_SECONDS, published_at(chain.location, chain.epoch)):
         advice.append(f"there are temporary files of writes that were cut off: run `checkpoint gc {source.path}`")
     return facts

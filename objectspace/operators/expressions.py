@@ -327,7 +327,10 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     40
     """
     for argument in arguments:
-        _require_type("an argument of call()", argument)
+        if callable(argument):
+            raise SchemaError(
+                "an argument of call() is a function: give it as call(function, type, columns), which has a type"
+            )
     inputs, wanted = [expression(argument) for argument in arguments], parse_type(kind)
     text = f"{describe(function)}({', '.join(map(str, inputs))})"
 
@@ -409,7 +412,10 @@ def computed_column(name: str, given: Any) -> Expression:
     """
     if isinstance(given, tuple):
         if len(given) != 2 or not callable(given[0]):
-            raise SchemaError(f"column {name!r}: expected (function, type of what it returns), found {given!r:.80}")
+            raise SchemaError(
+                f"column {name!r}: expected (function, type of what it returns), found {given!r:.80}; what is no"
+                " function has a type of its own: give it alone, or cast it: col('v').cast('int64')"
+            )
         return call(*given)
     _require_type(f"column {name!r}", given)
     return expression(given)

@@ -86,14 +86,14 @@ def rescale(
     started = time.perf_counter()
     opened = Chain.open(location_at(location, options, publishes=True))
     newest = opened.newest
+    if opened.shards == shards:
+        return None
     if newest is None:
         raise ObjectSpaceError(
             f"space at {opened.location.url} has no epoch yet, so there is nothing to divide: run the pipeline with"
             f" shards={opened.shards}, as it was founded, and then rescale it; or stop what runs on it, remove the"
             f" location, and start with shards={shards}"
         )
-    if newest.shards == shards:
-        return None
     with _caches_of(opened) as cache:
         plans = {name: opened.operator_plan(name, cache=cache) for name in newest.lineage}
         rules = _rules(plans, keyed or {}, opened.location.url)

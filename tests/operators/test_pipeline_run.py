@@ -530,8 +530,11 @@ OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
         ),
         (lambda s: s.with_columns(d=lambda row: row.delay * 2), r"column 'd': give the type"),
         (lambda s: s.group_by(d=lambda row: row.delay // 10), r"column 'd': give the type"),
-        (lambda s: s.select(d=("delay", "int32")), r"column 'd': expected \(function, type of what it returns\)"),
-        (lambda s: s.select(d=call(abs, "int64", lambda row: row.delay)), r"argument of call\(\): give the type"),
+        (lambda s: s.select(d=("delay", "int32")), r"column 'd': expected \(function, type .* or cast it: col\("),
+        (
+            lambda s: s.select(d=call(abs, "int64", lambda row: row.delay)),
+            r"argument of call\(\) is a function: give it as call",
+        ),
         (lambda s: s.join(OTHER, on="id"), "a stream of another pipeline"),
         (lambda s: s.union(OTHER), "a stream of another pipeline"),
         (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),

@@ -214,6 +214,7 @@ def test_a_space_without_an_epoch_says_how_it_gets_other_shards(tmp_path: Path) 
         Chain.open_or_create(location_at(young), 4)
     with pytest.raises(ObjectSpaceError, match=r"run the pipeline with shards=2, .* and then rescale .* with shards=4"):
         rescale(young, 4)
+    assert rescale(young, 2) is None
     shutil.rmtree(young)
     assert Chain.open_or_create(location_at(young), 4).shards == 4
 
@@ -282,6 +283,17 @@ def in_lists(slots: int) -> tuple[int, Filled]:
     return 1, fill
 
 
+def in_queues(slots: int) -> tuple[int, Filled]:
+    """Return what gives a shard fifty queues with so many elements together."""
+
+    def fill(space: PersistedObjectSpace, _: int) -> None:
+        queues = space.create_dictionary("d", of="queue")
+        for number in range(50):
+            queues[f"k{number}"] = [*range(slots // 50)]
+
+    return 1, fill
+
+
 def large(slots: int) -> tuple[int, Filled]:
     """Return what gives a shard a tenth as many slots, each of them counted as ten."""
     text = "t" * 9 * limits.SLOT_BYTES
@@ -294,7 +306,7 @@ def in_many_shards(slots: int) -> tuple[int, Filled]:
     return 20, lambda space, shard: space.create_dictionary("d").update((n, n) for n, owner in keys if owner == shard)
 
 
-@pytest.mark.parametrize("made", [flat, in_lists, in_many_shards, large])
+@pytest.mark.parametrize("made", [flat, in_lists, in_queues, in_many_shards, large])
 def test_little_is_divided_between_two_flushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[int], tuple[int, Filled]]
 ) -> None:

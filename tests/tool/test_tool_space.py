@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -173,6 +174,8 @@ def test_a_restored_space_has_one_epoch_with_all_of_the_state(tool: Tool, long_s
     assert state(tool, tmp_path / "then") == expected(17)
     assert [row["epoch"] for row in rows(tool, "log", tmp_path / "then", "--json")] == [17]
     assert "17 is the only one that can be read, as after a restore" in tool("diff", tmp_path / "then").stderr
+    advice = f"use checkpoint diff {tmp_path / 'then'} --shard 1 0 HEAD, which"
+    assert advice in tool("diff", tmp_path / "then", "--shard", 1).stderr
     assert tool("verify", tmp_path / "then").exit_code == 0
     assert tool("restore", long_space, tmp_path / "then", 17).exit_code == 2
     assert "there is no object 'x'" in tool("restore", long_space, tmp_path / "no", "--object", "x").stderr
@@ -708,6 +711,15 @@ def test_doctor_minds_old_leftovers_alone(tool: Tool, long_space: Path, age: int
     os.utime(staged, (time.time() - age,) * 2)
     found = tool("doctor", long_space, "--json")
     assert (found.exit_code, json.loads(found.output)["leftovers"]) == (status, ["run/.tmp-1"])
+
+
+def test_doctor_needs_no_times_of_files_where_nothing_is_left_over(
+    tool: Tool, long_space: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalLocation, "modified", Mock(side_effect=CheckpointError("it does not tell times")))
+    assert tool("doctor", long_space).exit_code == 0
+    (long_space / "run" / ".tmp-1").touch()
+    assert "it does not tell times" in tool("doctor", long_space).stderr
 
 
 @pytest.mark.parametrize("folder", ["run", "handover"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -89,13 +90,14 @@ class _NewShard:
                 self._space.checkpoint()
                 self._taken = 0
             if isinstance(source, ObjectDictionary):
-                target[key] = value = _contents(value)
-                self._taken += _slots(value)
+                target[key] = contents = _contents(value)
+                self._taken += 1 + _slots(contents)
             elif source.kind in MAPPINGS:
                 target[key] = value
+                self._taken += 1 + _text_bytes(value) // SLOT_BYTES
             else:
                 target.add(key)
-            self._taken += 1 + _text_bytes(value) // SLOT_BYTES
+                self._taken += 1 + _text_bytes(key) // SLOT_BYTES
 
     def _twin(self, source: Any) -> Any:
         """Return the object of the same name and kind."""
@@ -111,7 +113,9 @@ class _NewShard:
 
 def _slots(contents: Any) -> int:
     """Return as how many slots the contents of an owned object count, large ones as several."""
-    values = contents.values() if isinstance(contents, dict) else contents if isinstance(contents, list) else ()
+    if not isinstance(contents, dict | list | deque):
+        return _text_bytes(contents) // SLOT_BYTES
+    values = contents.values() if isinstance(contents, dict) else contents
     return len(values) + sum(map(_text_bytes, values)) // SLOT_BYTES
 
 
