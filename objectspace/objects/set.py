@@ -405,7 +405,7 @@ class Set(MemberCodec, SetMethods[T]):
     def _open(self) -> None:
         """Note that the set changes, and find new elements at the next save: they stand at the end."""
         self._home.touch(self)
-        self.__dict__["add"] = self._table.live.setdefault
+        self.__dict__.setdefault("add", self._table.live.setdefault)  # One and the same: whoever keeps it is counted.
 
     def _is_open(self) -> bool:
         return "add" in self.__dict__
@@ -419,6 +419,8 @@ class Set(MemberCodec, SetMethods[T]):
             self._is_lent = True
         if self._fresh or not table.complete:
             return
+        if add is None and not self._is_lent and dict.__len__(table.live) == table.count:
+            return  # All are noted. A walk from the end steps over what was removed there.
         assert table.ranks is not None
         added = []
         for value in reversed(table.live):

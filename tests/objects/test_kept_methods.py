@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import CheckpointProtocolError, ObjectNotFoundError, PersistedObjectSpace
+from objectspace.objects import set as set_module
 
 KEPT: list[tuple[str, str, Callable[[Any, int], object]]] = [
     ("list", "append", lambda kept, i: kept(i)),
@@ -40,6 +42,36 @@ def test_a_method_kept_across_saves_loses_nothing(kind: str, method: str, use: A
     space._check()
     assert list(PersistedObjectSpace(store).get("t")) == list(target)
     assert set(range(5)) <= set(target)
+
+
+def test_an_add_that_was_kept_before_other_edits_loses_nothing() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=100)
+    elements = space.create_set("t")
+    add = elements.add
+    elements.update(range(200))
+    space.checkpoint()
+    add("late")
+    assert list(elements) == [*range(200), "late"]
+    space.checkpoint()
+    add("later")
+    elements.discard("later")
+    space.checkpoint()
+    space._check()
+    assert list(PersistedObjectSpace(space.store).get_set("t")) == list(elements) == [*range(200), "late"]
+
+
+def test_elements_are_removed_from_the_end_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    elements, walks = space.create_set("t"), Mock(side_effect=reversed)
+    elements.update(range(200))
+    space.checkpoint()
+    elements.add(200)
+    monkeypatch.setattr(set_module, "reversed", walks, raising=False)
+    for element in range(200, 100, -1):
+        elements.discard(element)
+    assert walks.call_count <= 2
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get_set("t")) == [*range(101)]
 
 
 def test_a_kept_dequeue_and_pop_are_noticed() -> None:
