@@ -272,11 +272,11 @@ def flat(slots: int) -> tuple[int, Filled]:
     return 1, lambda space, _: space.create_dictionary("d").update((f"k{n}", n) for n in range(slots))
 
 
-def in_lists(slots: int) -> tuple[int, Filled]:
-    """Return what gives a shard fifty lists with so many elements together."""
+def in_lists(slots: int, kind: str = "list") -> tuple[int, Filled]:
+    """Return what gives a shard fifty lists, or objects of another kind, with so many elements together."""
 
     def fill(space: PersistedObjectSpace, _: int) -> None:
-        lists = space.create_dictionary("d", of="list")
+        lists = space.create_dictionary("d", of=kind)
         for number in range(50):
             lists[f"k{number}"] = [*range(slots // 50)]
 
@@ -284,14 +284,7 @@ def in_lists(slots: int) -> tuple[int, Filled]:
 
 
 def in_queues(slots: int) -> tuple[int, Filled]:
-    """Return what gives a shard fifty queues with so many elements together."""
-
-    def fill(space: PersistedObjectSpace, _: int) -> None:
-        queues = space.create_dictionary("d", of="queue")
-        for number in range(50):
-            queues[f"k{number}"] = [*range(slots // 50)]
-
-    return 1, fill
+    return in_lists(slots, "queue")
 
 
 def large(slots: int) -> tuple[int, Filled]:
