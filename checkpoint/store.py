@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
-from checkpoint import catalogue, filters, retention, run_rows, spans
+from checkpoint import catalogue, filters, finding, retention, run_rows, spans
 from checkpoint.applying import run_applying
 from checkpoint.diff import Change, differences, with_values
 from checkpoint.epochs import epoch_after, require_epoch_type
@@ -24,7 +24,6 @@ from checkpoint.errors import (
     REPAIR,
     CheckpointError,
     CorruptStoreError,
-    EpochTypeError,
     RunRefusedError,
     UnknownCheckpointError,
 )
@@ -149,7 +148,7 @@ class CheckpointStore:
             if number is None and epoch is None:
                 self._require_newest()
                 return self._registered(self._runs.live)
-            record = self._record(number, epoch)
+            record = finding.record_of(self.session, number, epoch)
             runs = self._runs.at(record.number) if record.number in self._runs else ()
             if not runs:
                 near = (f"checkpoint {one} (epoch {self.epoch_of(one)})" for one in self._runs.nearest(record.number))
@@ -318,8 +317,7 @@ class CheckpointStore:
 
     def epoch_of(self, number: int) -> int:
         """Return the epoch that a checkpoint seals; 0 if there is no such checkpoint."""
-        records = read_records(self.session, "WHERE number = ?", (number,))
-        return records[0].epoch if records else 0
+        return finding.epoch_of(self.session, number)
 
     def number_up_to(self, epoch: int) -> int:
         """Return the number of the last checkpoint up to an epoch; 0 if there never was one.
@@ -330,20 +328,7 @@ class CheckpointStore:
         Raises:
             UnknownCheckpointError: its record may be one of those that were dropped.
         """
-        before = self.session.row(
-            "SELECT number, epoch FROM checkpoint WHERE epoch <= ? ORDER BY epoch DESC LIMIT 1", (epoch,)
-        )
-        number, its_epoch = before or (0, None)
-        after = self.session.row(
-            "SELECT number, epoch FROM checkpoint WHERE epoch > ? ORDER BY epoch LIMIT 1", (epoch,)
-        )
-        if before is None and after is not None and after[0] == after[1] and epoch < 1:
-            return 0
-        # Numbers have gaps only where records are gone: an older checkpoint that somebody reads stays before such a
-        # gap.
-        if after is not None and after[0] > number + 1 and its_epoch != epoch:
-            raise UnknownCheckpointError(f"{self.path} has no {self._absence(None, epoch)}")
-        return int(number)
+        return finding.number_up_to(self.session, epoch)
 
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless one is given."""
@@ -620,32 +605,6 @@ class CheckpointStore:
         """Return how many item rows a run has; for one that is gone, more than anybody reads."""
         return self._runs[run].slots if run in self._runs else inf
 
-    def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
-        column, wanted = ("epoch", epoch) if number is None else ("number", number)
-        if not isinstance(wanted, int) or isinstance(wanted, bool):
-            raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
-        require_epoch_type(wanted, column)
-        for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
-            # The row of the wanted record may have been changed to say otherwise, and a row that matches may not be the
-            # one wanted.
-            found = (one for one in read_records(self.session, clause, given) if getattr(one, column) == wanted)
-            if record := next(found, None):
-                return record
-        raise UnknownCheckpointError(f"{self.path} has no {self._absence(number, wanted)}")
-
-    def _absence(self, number: int | None, wanted: int) -> str:
-        """Return in words which checkpoint is absent, and which are there."""
-        first, last, count, *numbers = self.session.row(
-            "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
-        )
-        span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
-        if count and type(first) is type(last) is int and count <= last - first:
-            span += f", {count} in all"
-        if first is not None and number is not None:
-            span = f"it has {numbers[0]} to {numbers[1]}, of the epochs {first} to {last}"
-        what = f"epoch {wanted}" if number is None else f"checkpoint {wanted}"
-        return f"{what}: {span}"
-
     def _reader_of(self, state: int | Reader | None, epoch: int | None) -> Reader:
         if isinstance(state, Reader):
             return state
@@ -654,7 +613,7 @@ class CheckpointStore:
     def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
         """Return a reader whose runs stay for as long as something refers to it."""
         reader = Reader(self.session, runs, self._between, self._extents, is_partial=is_partial)
-        self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
+        self._readers[reader] = finding.record_of(self.session, reader.newest) if self.read_only and runs else None
         return reader
 
     def _between(self, older: int, newer: int) -> Reader | None:
@@ -885,7 +844,7 @@ class CheckpointStore:
             return False
         if known is None:
             return True
-        now = self._record(number)
+        now = finding.record_of(self.session, number)
         return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
 
 

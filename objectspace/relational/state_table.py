@@ -19,10 +19,9 @@ from objectspace.relational.catalogue import (
     record_of,
     watermarks_of,
 )
+from objectspace.relational.checks import check_epoch, checked_watermark, contradiction
 from objectspace.relational.chunk import Chunk
 from objectspace.relational.errors import (
-    EpochError,
-    InconsistentOperationError,
     RowError,
     SchemaError,
     SchemaMismatchError,
@@ -35,7 +34,7 @@ from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.unread import read_or_leave
-from objectspace.relational.values import BadValue, checker
+from objectspace.relational.values import checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
 from objectspace.relational.watermarks import used_bits
@@ -45,9 +44,6 @@ HIDDEN_ROWS = 1024
 
 _MOST_WAITING = 4096
 """The most inserted rows that wait to be encoded together."""
-
-_LAST_EPOCH = 2**63 - 1
-"""The greatest epoch that a checkpoint can have."""
 
 _MOST_DECODED = 256
 """The most rows that a scan decodes together."""
@@ -453,17 +449,7 @@ class StateTable:
 
         Time: O(1). Dirties: at the commit one item.
         """
-        column = self._seen.column
-        if column is None:
-            raise RowError(f"table {self.name!r} has no watermark column: TableSchema(..., watermark_column=...)")
-        if value is None:
-            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NULL: pass a value")
-        try:
-            found = checker(column.type)(value)
-        except BadValue as error:
-            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
-        if found != found:
-            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NaN: pass a number")
+        found = checked_watermark(self.name, self._seen.column, value)
         if self._pending is not None and not found > self._pending:
             return
         self._rows.refuse_dead()
@@ -479,18 +465,7 @@ class StateTable:
             ObjectNotFoundError: the table is gone: it was dropped, or its creation was rolled back.
         """
         self._rows.refuse_dead()
-        if not isinstance(epoch, int) or isinstance(epoch, bool):
-            raise EpochError(f"table {self.name!r}: an epoch is a whole number: found {epoch!r}")
-        if epoch > _LAST_EPOCH:
-            raise EpochError(
-                f"table {self.name!r}: epoch {epoch} is not a 64-bit int, and no checkpoint can have it: the greatest"
-                f" is {_LAST_EPOCH}"
-            )
-        if epoch <= self._epoch:
-            raise EpochError(
-                f"table {self.name!r}: epoch {epoch} is not after epoch {self._epoch}, the last one sealed: each epoch"
-                " is sealed once, in order"
-            )
+        check_epoch(self.name, epoch, self._epoch)
 
     def check_barrier(self, epoch: int) -> None:
         """Check an epoch like :meth:`check_epoch`, but accept the last epoch once more until it is durable.
@@ -785,15 +760,9 @@ class StateTable:
         return self._codec.encode(self._codec.decode(present))
 
     def _refuse(self, what: str, key: bytes, row: Row, present: str | None, advice: str) -> None:
-        names = [name for name, _ in self.schema.primary_key]
-        pairs = zip(names, self.schema.key_of(row), strict=True)
-        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
-        there = "no row" if present is None else f"the row {self._codec.decode(present)!r}"
-        where = "not sealed yet" if self._buffer.get(key) is not None else "sealed"
-        raise InconsistentOperationError(
-            f"table {self.name!r}, key ({shown}): {what} of {row!r}, but the table has {there} of this key ({where});"
-            f" {advice}"
-        )
+        is_sealed = self._buffer.get(key) is None
+        there = None if present is None else self._codec.decode(present)
+        raise contradiction(self.name, self.schema, what, row, there, is_sealed=is_sealed, advice=advice)
 
     def _visible_text(self, key: bytes) -> str | None:
         found = self._buffer.get(key)
