@@ -85,6 +85,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
+        self._is_settled_early = False
         reader = _at or store.reader()
         self._take_over(reader, _index_of(reader), {})
 
@@ -159,7 +160,7 @@ class PersistedObjectSpace(ObjectSpace):
             if _can_slip(target):
                 self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
-        self._flight = _Flight(writer, dirty, index, started)
+        self._flight, self._is_settled_early = _Flight(writer, dirty, index, started), False
         self._is_torn = False
 
     def _use_sealed_epoch(self, writer: Writer) -> None:
@@ -181,6 +182,9 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._usable()
         self._refuse_amid_edit("an acknowledgement")
+        if self._flight is None and self._is_settled_early:
+            self._is_settled_early = False
+            return
         if self._flight is None:
             raise CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
@@ -265,6 +269,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._resolve()
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).newest)
+        self._is_settled_early = False
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
@@ -493,7 +498,10 @@ class PersistedObjectSpace(ObjectSpace):
     def _resolve(self) -> None:
         """Find out how the save in flight ended, and settle it."""
         if self._flight is not None:
-            self._settle(durable=self._flight.writer.is_newest_in(self._store, self._reader))
+            durable = self._flight.writer.is_newest_in(self._store, self._reader)
+            self._settle(durable)
+            # The save that asks may yet be refused, and then the acknowledgement of this one is still to come.
+            self._is_settled_early = durable
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; if what is stored now cannot be read, it stays in flight."""

@@ -20,6 +20,8 @@ FAMILY_LESS = b"\x80"
 
 _SEED = 42
 
+_BYTES = (bytes, bytearray, memoryview)
+
 
 def family_prefix(key_family: str) -> bytes:
     """Return the bytes that the table keys of a family begin with, and no others.
@@ -52,11 +54,14 @@ def table_key(key: bytes, key_family: str | None = None) -> bytes:
         key_family: its family, or ``None`` for none.
 
     Raises:
+        TypeError: the key is not bytes, or the family not text.
         ValueError: the family is refused, or family and key together exceed 8,190 bytes.
 
     >>> table_key(b"def", "abc").hex(), table_key(b"abc").hex()
     ('0003616263646566', 'fffd616263')
     """
+    if not isinstance(key, _BYTES):
+        raise TypeError(f"the key is {key!r:.80}: expected bytes")
     prefix = (-len(key) & 0xFFFF).to_bytes(2, "big") if key_family is None else family_prefix(key_family)
     return joined(prefix, key)
 
@@ -79,6 +84,7 @@ def route_bytes(key: bytes, key_family: str | None = None) -> bytes:
     """Return the bytes whose hash is the partition: the family prefix, or the table key if there is no family.
 
     Raises:
+        TypeError: the key is not bytes, or the family not text.
         ValueError: the family is refused, or family and key together exceed 8,190 bytes.
     """
     address = table_key(key, key_family)
@@ -89,6 +95,7 @@ def partition_of(key: bytes, key_family: str | None, partition_count: int) -> in
     """Return the index of the partition of a key, from 0.
 
     Raises:
+        TypeError: the key is not bytes, or the family not text.
         ValueError: there is no partition, or family and key are refused.
 
     >>> partition_of(b"key", "f", 4), partition_of(b"key", None, 4)

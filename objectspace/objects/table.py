@@ -737,9 +737,13 @@ class SlotTable:
         return stored if keys.is_exact(original) else Fingerprint(hash(self.owner._text(original, stored)))
 
     def _taken_back(self, key: Any, stored: Any) -> Any:
+        """Return what is known to be stored of a key whose edit was saved in vain: maybe only that something is."""
         if stored is ABSENT:
             return ABSENT
-        return STORED if self.ranks is not None or self.is_mixed or type(key) not in ALONE else stored
+        if self.ranks is not None:
+            # One that was removed meanwhile has come back at the end, and is another key, maybe of another type.
+            return stored if self.ranks.get(key, self.rank_base) < self.rank_base else STORED
+        return STORED if self.is_mixed or type(key) not in ALONE else stored
 
     def _fault(self, key: Any) -> Any:
         """Read one slot that is not in memory."""

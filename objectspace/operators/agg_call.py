@@ -7,6 +7,7 @@ from copy import copy
 from decimal import Decimal
 from typing import Any
 
+from objectspace.operators.base import order_parts
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
@@ -79,7 +80,7 @@ class AggCall:
         kind: str,
         *columns: str,
         distinct: bool = False,
-        order_by: Sequence[KeyPart] | str = (),
+        order_by: Sequence[KeyPart] | str | None = (),
         filter: Predicate | None = None,
         delimiter: str = ",",
         name: str | None = None,
@@ -90,7 +91,7 @@ class AggCall:
         if not least <= len(columns) <= most:
             raise SchemaError(f"{kind} takes {least} to {most} columns: found {len(columns)} ({', '.join(columns)})")
         self.kind, self.columns, self.filter = kind, columns, filter
-        self.order_by: tuple[KeyPart, ...] = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        self.order_by: tuple[KeyPart, ...] = tuple(order_parts(order_by))
         self.distinct, self.delimiter = distinct, delimiter
         self.name = name or "_".join([kind, *columns[:1]])
         if self.distinct and not columns:

@@ -9,7 +9,7 @@ from weakref import WeakMethod
 
 from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import Chunk, StateTable, TableSchema
-from objectspace.relational.schema import Row
+from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
 
 Promise = tuple[str, Any]
@@ -179,3 +179,8 @@ def not_open(operator: object) -> CheckpointProtocolError:
 def column_names(given: Sequence[str] | str) -> list[str]:
     """Return the column names that a user gives: a string is one name."""
     return [given] if isinstance(given, str) else list(given)
+
+
+def order_parts(given: Sequence[KeyPart] | str | None) -> list[KeyPart]:
+    """Return the parts of the order that a user gives: a string is one of them, and ``None`` stands for no order."""
+    return [given] if isinstance(given, str) else list(given or ())

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall, call_text
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, order_parts
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
 from objectspace.operators.distinct import unused
@@ -568,7 +568,7 @@ class Grouped:
             raise SchemaError(
                 f"order_by= takes columns, as in ['mean desc']: found {order_by!r}; compute others before"
             )
-        order = [order_by] if isinstance(order_by, str) else list(order_by)
+        order = order_parts(order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"
         ordered = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in order)

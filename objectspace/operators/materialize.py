@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.canonical import dictionary_keys, rank
 from objectspace.operators.chunks import Change, taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
@@ -71,7 +71,7 @@ class Materialize(Operator):
         conflict: Conflict = "overwrite",
         version_column: str | Sequence[str] | None = None,
         *,
-        stream_key: Sequence[str] | None = None,
+        stream_key: Sequence[str] | str | None = None,
         hears_all: bool = False,
         trusts: bool = False,
     ) -> None:
@@ -79,13 +79,16 @@ class Materialize(Operator):
         if conflict not in CONFLICTS:
             raise SchemaError(f"conflict is {conflict!r}: expected one of {', '.join(CONFLICTS)}")
         if conflict == "update_if_newer" and not version_column:
-            raise SchemaError("update_if_newer compares versions: name the column with version=")
+            raise SchemaError(
+                "update_if_newer compares versions: name their columns with version_column=, or in a pipeline with"
+                " version="
+            )
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
         self._input, self.conflict, self._hears_all, self._trusts = schema, conflict, hears_all, trusts
         self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]
         self._keys_of = dictionary_keys(schema, schema.key_places)
         watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
-        key: list[Any] = list(stream_key or schema.primary_key)
+        key: list[Any] = column_names(stream_key or ()) or list(schema.primary_key)
         self._output = TableSchema(schema.columns, key, watermark_column=watermark)
         self._is_wider = not set(self._output.key_places) <= set(schema.key_places)
 

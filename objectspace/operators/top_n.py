@@ -10,7 +10,7 @@ from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
 from checkpoint.process import collecting_seldom
-from objectspace.operators.base import Operator, Promise, column_names
+from objectspace.operators.base import Operator, Promise, column_names, order_parts
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
@@ -105,7 +105,7 @@ class GroupTopN(Operator):
     Args:
         schema: the schema of the input; its primary key is the stream key, which breaks ties, ascending.
         group_key: the columns of a group.
-        order_by: the order: names, or pairs of a name and a direction such as ``("v", "desc nulls last")``.
+        order_by: the order: names or strings such as ``"v desc"``, or pairs such as ``("v", "desc nulls last")``.
         limit: how many rows of a group to emit.
         offset: how many rows to skip before them.
         with_ties: whether rows that are equal to the last one in the order are also emitted.
@@ -132,7 +132,7 @@ class GroupTopN(Operator):
         self,
         schema: TableSchema,
         group_key: Sequence[str],
-        order_by: Sequence[KeyPart],
+        order_by: Sequence[KeyPart] | str,
         limit: int,
         offset: int = 0,
         with_ties: bool = False,
@@ -149,16 +149,17 @@ class GroupTopN(Operator):
         # State is cleaned by ranges of keys, so the watermark column comes first.
         group_key = self._group_key = sorted(group_key, key=lambda name: name != self._closing)
         self._group_places = [schema.place_of(name) for name in group_key]
-        key = [*group_key, *order_by, *_rest(schema, group_key, order_by)]
+        order = order_parts(order_by)
+        key = [*group_key, *order, *_rest(schema, group_key, order)]
         self._state_schema = TableSchema(schema.columns, key, watermark_column=self._closing)
         self._output = TableSchema(schema.columns, list(schema.primary_key), watermark_column=self._closing)
-        self._ordered = TableSchema(schema.columns, [*group_key, *order_by])
+        self._ordered = TableSchema(schema.columns, [*group_key, *order])
         self._needed = offset + limit
         self._capacity = self._needed + max(self._needed, SPARE)
         if append_only:
             # What no window holds is in no table, so ties are dropped only once it is known which rows they are.
             self._capacity = sys.maxsize if with_ties else self._needed
-        self._first_column = self._compared(order_by)
+        self._first_column = self._compared(order)
         self._windows: dict[Any, Window] = {}
         self._groups_of = dictionary_keys(schema, self._group_places)
         self._is_whole: bool | None = None
@@ -302,7 +303,7 @@ class GroupTopN(Operator):
 
     def _compared(self, order_by: Sequence[KeyPart]) -> tuple[int | None, Callable[[Any, Any], bool]]:
         """Return the position of the order's first column, if Python compares its values so, and a test for worse."""
-        order = TableSchema(self._output.columns, list(order_by)).primary_key
+        order = TableSchema(self._output.columns, order_by).primary_key
         if not order or self._output.column(order[0][0]).type.kind not in COMPARED:
             return None, gt
         return self._output.place_of(order[0][0]), lt if order[0][1].descending else gt
@@ -412,7 +413,7 @@ class TopN(GroupTopN):
 
     Args:
         schema: the schema of the input; its primary key is the stream key, which breaks ties, ascending.
-        order_by: the order: names, or pairs of a name and a direction such as ``("v", "desc nulls last")``.
+        order_by: the order: names or strings such as ``"v desc"``, or pairs such as ``("v", "desc nulls last")``.
         limit: how many rows to emit.
         offset: how many rows to skip before them.
         with_ties: whether rows that are equal to the last one in the order are also emitted.
@@ -427,7 +428,7 @@ class TopN(GroupTopN):
     def __init__(
         self,
         schema: TableSchema,
-        order_by: Sequence[KeyPart],
+        order_by: Sequence[KeyPart] | str,
         limit: int,
         offset: int = 0,
         with_ties: bool = False,
@@ -447,7 +448,7 @@ def _check_numbers(limit: int, offset: int, with_ties: bool, cache_groups: int) 
 
 def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyPart]) -> Iterator[str]:
     """Yield the columns of the stream key that are neither in the group nor in the order."""
-    known = {*group_key, *(name for name, _ in TableSchema(schema.columns, list(order_by)).primary_key)}
+    known = {*group_key, *(name for name, _ in TableSchema(schema.columns, order_by).primary_key)}
     return (name for name, _ in schema.primary_key if name not in known)
 
 

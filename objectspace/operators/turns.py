@@ -35,7 +35,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.epochs = 0
-        self._drops = 0
+        self._drops = self._saves = 0
         self._epoch: int | None = None
         self._stage = _Stage.AT_WORK
         self._feeder: object = None
@@ -43,8 +43,8 @@ class Turns:
 
     @property
     def last(self) -> tuple[int, int]:
-        """A value that changes when a run makes an epoch durable, or drops state of which others may have handles."""
-        return self.epochs, self._drops
+        """A value that changes when a run saves an epoch, or drops state of which others may have handles."""
+        return self._saves, self._drops
 
     def made_epoch(self) -> None:
         """Note that a run has made an epoch durable."""
@@ -67,7 +67,12 @@ class Turns:
         self._epoch = None
 
     def let_save(self) -> None:
-        """Note that the run has processed its epoch, and saves it."""
+        """Note that the run has processed its epoch, and saves it.
+
+        From now on all others must open their operators again, as the epoch may become durable, and an interruption
+        keep the run from saying so.
+        """
+        self._saves += 1
         self._stage = _Stage.SAVING
 
     def fail(self) -> None:

@@ -60,6 +60,7 @@ class ValueGroups(Aggregation):
         """Take some changes of the input; the output waits for the barrier. Time: O(rows of the chunk)."""
         if self._folder is None:
             return super().process(chunk, side)
+        self._check_open()
         check_chunk(self.input, chunk)
         if self.append_only:
             refuse_retractions(self, chunk)

@@ -113,7 +113,7 @@ class TableSchema:
         primary_key: Sequence[KeyPart] | str = (),
         *,
         watermark_column: str | None = None,
-        distribution_key: Sequence[str] = (),
+        distribution_key: Sequence[str] | str = (),
         vnode_column: str | None = None,
         last_id: int = 0,
         dropped_ids: Iterable[int] = (),
@@ -135,7 +135,7 @@ class TableSchema:
         self.primary_key = tuple(map(self._key_part, parts))
         self.key_places = tuple(self._places[name] for name, _ in self.primary_key)
         self.watermark_column, self.vnode_column = watermark_column, vnode_column
-        self.distribution_key = tuple(distribution_key)
+        self.distribution_key = (distribution_key,) if isinstance(distribution_key, str) else tuple(distribution_key)
         self._check_roles()
         self._checks = [column.check() for column in self.columns]
         self.is_in_form, self._are_in_form = form_test([(column.type, column.nullable) for column in self.columns])

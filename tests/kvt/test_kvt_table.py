@@ -25,6 +25,7 @@ from objectspace.kvt import (
     SerializationError,
     partition_of,
     partition_sql,
+    route_bytes,
     split_table_key,
     table_key,
 )
@@ -132,6 +133,8 @@ def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
         "expected a list": lambda: table.get_all(b"key"),
         "key_serializer=": lambda: table.put("text", b"v"),
         "expected text": lambda: table.put(b"k", b"v", 7),  # type: ignore[arg-type]
+        "the key is 'k': expected bytes": lambda: table_key("k", "f"),  # type: ignore[arg-type]
+        "the key is None: expected bytes": lambda: route_bytes(None),  # type: ignore[arg-type]
         r"\['f'\]: expected text": lambda: table.get(b"k", ["f"]),  # type: ignore[arg-type]
         "lone surrogate": lambda: table.put(b"k", b"v", "\ud800"),
         "is empty": lambda: table.put(b"k", b"v", ""),

@@ -94,6 +94,42 @@ def test_netted(space: PersistedObjectSpace, kind: str, change: Change) -> None:
     assert written(space) == []
 
 
+@pytest.mark.parametrize("kind", ["array", "dictionary", "list", "sorted_dictionary", "sparse_array"])
+@pytest.mark.parametrize("values", [range(40), [[number] for number in range(40)]], ids=["numbers", "lists"])
+def test_what_was_saved_in_vain_and_set_back_is_not_written(
+    space: PersistedObjectSpace, kind: str, values: list[Any]
+) -> None:
+    target = space.create_array("t", 40) if kind == "array" else getattr(space, f"create_{kind}")("t")
+    if kind == "list":
+        target.extend(values)
+    else:
+        for place, value in enumerate(values):
+            target[place] = value
+    written(space)
+    for saved_in_vain in range(3):
+        for place in range(40):
+            target[place] = saved_in_vain - 5
+        writer = space.store.writer()
+        space.save(writer)
+        writer.rollback()
+    for place, value in enumerate(values):
+        target[place] = value
+    assert written(space) == []
+
+
+def test_a_key_that_went_and_came_back_around_a_save_in_vain_stands_at_the_end(space: PersistedObjectSpace) -> None:
+    target = space.create_dictionary("t")
+    target.update({1: "a", 2: "b"})
+    written(space)
+    target[1] = target.pop(1)
+    writer = space.store.writer()
+    space.save(writer)
+    writer.rollback()
+    target[1] = "a"
+    assert len(written(space)) > 0
+    assert list(PersistedObjectSpace(space.store).get_dictionary("t").items()) == [(2, "b"), (1, "a")]
+
+
 def test_a_queue_nets_what_came_and_went(space: PersistedObjectSpace) -> None:
     queue = space.create_queue("q")
     written(space)

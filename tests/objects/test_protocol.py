@@ -80,6 +80,28 @@ def test_a_writer_serves_one_save(space: PersistedObjectSpace) -> None:
     assert space.checkpoint().slots == 1
 
 
+@pytest.mark.parametrize("is_spent", [False, True])
+def test_a_save_that_is_refused_leaves_the_acknowledgement_of_the_one_before(
+    space: PersistedObjectSpace, is_spent: bool
+) -> None:
+    items = space.create_list("l")
+    items.append(1)
+    writer = space.store.writer()
+    space.save(writer)
+    writer.commit()
+    if not is_spent:
+        items.append(object())
+    with pytest.raises((CheckpointError, UnencodableValueError)):
+        space.save(writer if is_spent else space.store.writer())
+    space.on_saved()
+    with pytest.raises(CheckpointProtocolError, match="without a save"):
+        space.on_saved()
+    items[1:] = [2]
+    assert space.checkpoint().slots == 1
+    with pytest.raises(CheckpointProtocolError, match="without a save"):
+        space.on_saved()
+
+
 @every_kind
 def test_nothing_works_after_close(space: PersistedObjectSpace, kind: str) -> None:
     handle = create(space, kind, "t")

@@ -90,6 +90,7 @@ def test_what_is_no_chunk_is_refused(name: str) -> None:
 
 KEEPING: dict[str, Callable[[TableSchema], Operator]] = {
     **{name: make for name, make in MADE.items() if name not in ("filter", "union")},
+    "adding up": lambda schema: HashAgg(schema, ["g"], [AggCall("count"), AggCall("sum", "v")]),
     "apply": lambda schema: Apply(schema, Greatest(), "greatest", TableSchema([COLUMNS[0]], ["g"]), ["g"]),
     "dynamic filter": lambda schema: DynamicFilter(schema, TableSchema([COLUMNS[1]]), "v", ">"),
     "watermark filter": lambda schema: WatermarkFilter(schema, "v", 1),

@@ -107,7 +107,7 @@ def test_a_checked_view_refuses_what_contradicts_it_and_applies_nothing() -> Non
     ("arguments", "message"),
     [
         ({"conflict": "replace"}, "expected one of overwrite"),
-        ({"conflict": "update_if_newer"}, "name the column"),
+        ({"conflict": "update_if_newer"}, "name their columns with version_column="),
         ({"version_column": "nothing"}, "no column 'nothing'"),
     ],
 )

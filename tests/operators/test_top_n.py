@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import GroupTopN
+from objectspace.operators import AggCall, GroupTopN, TopN
 from objectspace.operators.top_n import SPARE
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.relational.chunk import is_insert
@@ -159,3 +159,17 @@ def test_a_stream_that_only_grows_has_the_first_rows_of_any(
                     found.append(repr(row)) if is_insert(op) else found.remove(repr(row))
         shown.append(sorted(found))
     assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("order_by", ["v desc", ("v desc",), [("v", "desc")]])
+def test_an_order_may_be_a_string_or_several_parts(order_by: Any) -> None:
+    top = TopN(SCHEMA, order_by, limit=1)
+    top.open(VolatileObjectSpace(), "top")
+    assert str(top.state()[0][1]).endswith("primary key (v desc nulls last, id asc nulls first)")
+    assert AggCall("array_agg", "v", order_by=order_by).order_by == AggCall("max", "v", order_by=order_by).order_by
+    chunk = Chunk.from_rows(SCHEMA, [("+", (1, 5, 1)), ("+", (1, 7, 2))])
+    assert [out.rows() for out in top.process(chunk)] == [[("+", (1, 7, 2))]]
+
+
+def test_a_call_without_an_order_may_say_so() -> None:
+    assert AggCall("array_agg", "v", order_by=None).order_by == ()

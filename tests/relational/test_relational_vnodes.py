@@ -126,6 +126,11 @@ def test_roles_that_make_no_sense_are_refused(roles: Any, message: str) -> None:
         schema_of("k string", "n int64", "v int64", key=["n desc", "k"], **roles)
 
 
+def test_one_column_that_distributes_may_be_given_alone() -> None:
+    schemas = [schema_of("k string", key=["k"], distribution_key=given) for given in ("k", ["k"])]
+    assert schemas[0] == schemas[1]
+
+
 def test_only_some_types_can_distribute() -> None:
     schema = schema_of("k float64", key=["k"], distribution_key=["k"])
     with pytest.raises(SchemaError, match="cannot be distributed by a float64"):
