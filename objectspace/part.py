@@ -95,9 +95,9 @@ class SpacePart(ObjectFactory):
             " checkpoint of the whole, taken by whoever has the space"
         )
 
-    def in_one_piece(self) -> InOnePiece:
+    def in_one_piece(self, *made_up_for: type[Exception]) -> InOnePiece:
         """Return a ``with`` block for several edits that are only useful together, as the whole space does."""
-        return self._space.in_one_piece()
+        return self._space.in_one_piece(*made_up_for)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object, ``"Dictionary"`` for example.

@@ -372,12 +372,16 @@ class ObjectSpace(ObjectFactory):
         """Refuse: nothing is stored."""
         raise CheckpointProtocolError("a volatile space stores nothing")
 
-    def in_one_piece(self) -> InOnePiece:
+    def in_one_piece(self, *made_up_for: type[Exception]) -> InOnePiece:
         """Return a ``with`` block for several edits that are only useful together.
 
         If the block is cut short by Ctrl-C, or by any error but a refusal (an error of the library, ``ValueError`` or
         ``TypeError``), saves are refused until a rollback, so nothing half done becomes durable. Whatever may be
         refused should therefore come first. A save within the block is refused.
+
+        Args:
+            made_up_for: more errors that leave nothing half done, since the block itself takes back what it did. Not so
+                ``MemoryError`` and ``RecursionError``, which may come anywhere.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()
@@ -386,7 +390,7 @@ class ObjectSpace(ObjectFactory):
         ...     space.create_value("count", 1)
         Value('count', 1)
         """
-        return InOnePiece(self, _OF_CALLS)
+        return InOnePiece(self, (*_OF_CALLS, *made_up_for) if made_up_for else _OF_CALLS)
 
     def _usable(self) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import wraps
 from typing import Any, ClassVar
 from weakref import WeakMethod
 
@@ -16,16 +17,44 @@ Promise = tuple[str, Any]
 """A watermark: the name of a column, and the least value that a later row can have in it."""
 
 
+def _in_one_piece(method: Callable[..., list[Chunk]]) -> Callable[..., list[Chunk]]:
+    """Have what interrupts a method of an operator leave the space cut, so that no half of it is ever saved.
+
+    An error, such as one of a user's function, does not: the method says itself what it leaves then.
+    """
+
+    @wraps(method)
+    def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
+        if self._home is None:
+            return method(self, *given, **named)
+        with self._home.in_one_piece(Exception):
+            return method(self, *given, **named)
+
+    return whole
+
+
 class Operator(ABC):
     """Something that takes chunks of a change log and returns chunks of a change log.
 
     An operator is independent of any engine. It is opened on a space and takes chunks; at each barrier it returns what
     it held back and seals its tables, and the checkpoint of the space makes them durable. The same state and the same
     rows of an epoch, in any order, give the same state and the same output.
+
+    If :meth:`process` or :meth:`barrier` is interrupted, by Ctrl-C or for lack of memory, nothing of its space is saved
+    before a rollback.
     """
 
     sides: ClassVar[tuple[str, ...]] = ("input",)
     """The names of its inputs, from left to right."""
+
+    _home: ObjectSpace | None = None
+    """The space that it is open on."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("process", "barrier"):
+            if name in vars(cls):
+                setattr(cls, name, _in_one_piece(vars(cls)[name]))
 
     def __init__(self) -> None:
         self._tables: dict[str, StateTable] = {}
@@ -85,6 +114,7 @@ class Operator(ABC):
         """
         return []
 
+    @_in_one_piece
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return the changes of the output that were held back, and seal the tables.
 
@@ -129,6 +159,7 @@ class Operator(ABC):
 
     def _follow_rollbacks(self, space: ObjectSpace) -> None:
         """Have :meth:`_forget` called after each rollback; this does not keep the operator alive."""
+        self._home = space
         call_after_rollbacks(space, self._forget)
 
     def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory

@@ -110,7 +110,7 @@ class Materialize(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create the table, or open it again."""
         table = StateTable(space, f"{name}/table", self._input, "strict" if self.conflict == "check" else "blind")
-        self._tables = {"table": table}
+        self._tables, self._home = {"table": table}, space
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the table.

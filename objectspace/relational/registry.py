@@ -216,4 +216,6 @@ def seal_tables(space: ObjectSpace, epoch: int) -> None:
     Time: O(rows that are not sealed).
     Dirties: one item per net operation.
     """
-    registry_of(space).seal(epoch)
+    # After an error the epoch can be sealed again; an interruption leaves no half of it to be saved.
+    with space.in_one_piece(Exception):
+        registry_of(space).seal(epoch)

@@ -489,8 +489,9 @@ class StateTable:
         Dirties: one item per net operation, and the length.
         """
         self.check_epoch(epoch)
-        self.seal(epoch)
-        self.take_epoch(epoch)
+        with self._space.in_one_piece(Exception):  # After an error it can be sealed again.
+            self.seal(epoch)
+            self.take_epoch(epoch)
 
     @collecting_seldom()
     def seal(self, epoch: int) -> None:

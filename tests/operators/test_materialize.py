@@ -231,5 +231,5 @@ def test_behind_an_aggregation_a_table_that_is_not_read_holds_the_same(shape: st
 
 def test_a_version_is_asked_for_by_the_name_of_its_argument() -> None:
     rows = Pipeline().source("rows", {"k": "int64"}, key=["k"])
-    with pytest.raises(SchemaError, match="name the column with version="):
+    with pytest.raises(SchemaError, match="in a pipeline with version="):
         rows.materialize("t", conflict="update_if_newer")

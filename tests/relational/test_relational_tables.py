@@ -297,6 +297,47 @@ def test_an_interruption_that_is_let_go_late_takes_nothing_back_that_was_written
     assert number > 0
 
 
+SEALS: dict[str, Callable[[list[StateTable]], object]] = {
+    "all": lambda tables: seal_tables(tables[0]._space, 2),
+    "one": lambda tables: tables[0].commit(2),
+}
+
+
+@pytest.mark.parametrize("name", SEALS)
+@pytest.mark.parametrize("consistency", ["blind", "strict"])
+def test_an_epoch_whose_seal_was_interrupted_is_saved_whole_or_not_at_all(
+    name: str, consistency: Any, at_scale: bool
+) -> None:
+    def written() -> list[StateTable]:
+        space = new_space()
+        found = [StateTable(space, name, ORDERS, consistency) for name in ("from", "to")]
+        found[0].insert_row((1, 1, 100))
+        space.checkpoint(epoch=1)
+        for table in found:
+            table.write_chunk([("+", (7, 7, 50))])
+        found[0].delete_row((1, 1, 100))
+        return found
+
+    refused = 0
+    for line in count(step=1 if at_scale else 7):
+        tables = written()
+        space: Any = tables[0]._space
+        if not interrupted(lambda: SEALS[name](tables), line):  # noqa: B023
+            break
+        try:
+            writer = space.store.writer()
+            space.save(writer)
+        except CheckpointProtocolError:
+            refused += 1
+            space.rollback()
+            assert list(tables[0].scan()) == [(1, 1, 100)]
+            continue
+        writer.commit()
+        rows = [list(StorageTable(space.store, one).scan()) for one in ("from", "to")]
+        assert rows in ([[(1, 1, 100)], []], [[(7, 7, 50)], [(7, 7, 50)] if name == "all" else []])
+    assert refused > 0
+
+
 @pytest.mark.parametrize("strike", [fails, is_interrupted])
 @pytest.mark.parametrize("epoch", [None, 1])
 def test_of_a_rollback_that_fails_anywhere_no_half_is_saved(strike: Strike, epoch: int | None) -> None:

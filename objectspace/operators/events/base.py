@@ -198,6 +198,10 @@ class EventOperator(ABC):
         if not hasattr(self, "_space"):
             raise not_open(self)
         at = self._checked_time(at)
+        with self._space.in_one_piece(Exception):
+            return self._taken(at, give)
+
+    def _taken(self, at: float | None, give: Callable[[float | None], list[Any]] | None) -> list[Any]:
         out = self._released() if self._held else []
         try:
             if at is not None and not self.has_ended:
