@@ -198,20 +198,18 @@ class EventOperator(ABC):
         if not hasattr(self, "_space"):
             raise not_open(self)
         at = self._checked_time(at)
-        with self._space.in_one_piece(Exception):
-            return self._taken(at, give)
-
-    def _taken(self, at: float | None, give: Callable[[float | None], list[Any]] | None) -> list[Any]:
-        out = self._released() if self._held else []
+        out: list[Any] = []
         try:
+            out = self._released() if self._held else out
             if at is not None and not self.has_ended:
                 out = out + self._listed(self._tick(at))
             if give is not None and not self.has_ended:
                 out = out + self._listed(give(at))
         except BaseException:
-            self._hold(out + self._came_out)
-            self._came_out = []
-            raise
+            with self._space.in_one_piece(Exception):  # What interrupts it leaves half of a value: none of it is saved.
+                self._hold(out + self._came_out)
+                self._came_out = []
+                raise
         return out
 
     def _listed(self, found: Any) -> list[Any]:
