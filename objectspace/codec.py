@@ -28,11 +28,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import orjson
+
+from checkpoint.errors import CheckpointError
+from objectspace.errors import ObjectSpaceError, shown
 
 ATOMS = frozenset({int, str, bool, type(None), bytes, float})
 """Types whose values cannot change, so a stored one may be compared with the object that was stored."""
@@ -47,6 +51,10 @@ _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset({str, bool, type(None)})
 
 _registered: dict[str, type] = {}
+
+
+_PASSED_ON = (MemoryError, CheckpointError, ObjectSpaceError)
+"""What the code of a value may raise that says nothing against the value: the library refuses what was asked there."""
 
 
 class Unencodable(TypeError):
@@ -82,6 +90,17 @@ class Kept:
 
 def register_dataclass(cls: type) -> type:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
+
+    Fields are stored by their names. An instance that was stored before a field was added has the default of the field
+    when it is read; without a default the field stays unset until it is assigned, and to save the instance again before
+    that is refused. A field that was removed is gone when an instance is read, and one that was renamed is a removed
+    and an added one. The fields by which keys are compared must stay as they are: they are the slots of the keys.
+
+    Args:
+        cls: the dataclass.
+
+    Returns:
+        the dataclass.
 
     Raises:
         TypeError: ``cls`` is not a dataclass.
@@ -174,7 +193,7 @@ def decode_together(texts: Sequence[Any]) -> list[Any] | None:
 
 def plain(value: Any) -> Any:
     """Return a value in terms of what JSON has, with tagged objects for the rest."""
-    kind = type(value)
+    kind: type = type(value)
     if kind in _PLAIN:
         return value if kind is not str or is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
     if kind is int:
@@ -189,9 +208,28 @@ def plain(value: Any) -> Any:
     if encoder is not None:
         return encoder(value)
     if kind.__name__ in _registered and _registered[kind.__name__] is kind:
-        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {name: plain(field_of(value, name)) for name in _names_of(kind)}
         return {"$dataclass": [kind.__name__, fields]}
     raise Unencodable(_advice(kind))
+
+
+def field_of(value: Any, name: str) -> Any:
+    """Return a field of a dataclass, whose class may have code of its own that gives it.
+
+    Raises:
+        Unencodable: it is not set, or that code fails.
+    """
+    try:
+        return getattr(value, name)
+    except _PASSED_ON:
+        raise
+    except Exception as error:
+        found = f"the field {name!r} of a {type(value).__name__}"
+        if isinstance(error, AttributeError):
+            raise Unencodable(f"{found} has no value ({shown(error)}): set it, or give it a default") from error
+        raise Unencodable(
+            f"{found} cannot be read ({shown(error)}): set it, or change what the class does when it is read"
+        ) from error
 
 
 def _plain_dict(value: dict[Any, Any]) -> Any:
@@ -233,7 +271,15 @@ def _plain_datetime(value: datetime) -> Any:
     zone = value.tzinfo
     if isinstance(zone, ZoneInfo) and zone.key:
         return {"$datetime": [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold]}
-    text = value.replace(fold=0).isoformat()
+    try:
+        text = value.replace(fold=0).isoformat()
+    except _PASSED_ON:
+        raise
+    except Exception as error:
+        raise Unencodable(
+            f"the zone of a datetime, a {type(zone).__name__}, gives no offset from UTC ({shown(error)}): take a"
+            " ZoneInfo, or a datetime.timezone"
+        ) from error
     return {"$datetime": [text, None, 1] if value.fold else text}
 
 
@@ -261,10 +307,18 @@ def _restore_dataclass(stored: Any) -> Any:
     fields = {key: restore(item) for key, item in fields.items()}
     if name not in _registered:
         raise Unregistered(name)
-    restored: Any = object.__new__(_registered[name])
-    for key, value in {**_defaults(_registered[name]), **fields}.items():
-        object.__setattr__(restored, key, value)
+    cls = _registered[name]
+    known = _names_of(cls)
+    restored: Any = object.__new__(cls)
+    for key, value in {**_defaults(cls), **fields}.items():
+        if key in known:  # Else it was a field when the instance was stored.
+            object.__setattr__(restored, key, value)
     return restored
+
+
+@cache
+def _names_of(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 def _defaults(cls: type) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 
 GO_ON = (
     "delete this one, or go back with space.rollback(epoch=...); if verify() of the store still fails then,"
@@ -12,14 +12,16 @@ GO_ON = (
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it, even if it has no ``repr``, as an integer of more than 4,300 digits has none.
+    """Return a value as messages show it, even if its ``repr`` fails, as that of an integer of over 4,300 digits does.
 
     >>> shown("a"), shown(10**5000)
     ("'a'", 'an int of 16610 bits')
     """
     try:
         return repr(value)
-    except (ValueError, RecursionError):
+    except (MemoryError, CheckpointError, ObjectSpaceError):
+        raise
+    except Exception:
         return f"an int of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
 
 

@@ -307,7 +307,7 @@ def _plain(default: Any) -> Any:
         codec.encode_plain({"default": found})  # It stands one level deeper in there than a value in its slot.
     except (codec.Unencodable, RecursionError) as error:
         reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
-        raise UnencodableValueError(f"the default of a new object: {reason}") from None
+        raise UnencodableValueError(f"the default of a new object: {reason}") from error.__cause__
     return found
 
 

@@ -23,7 +23,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
-from objectspace.codec import Unencodable, encode, is_utf8
+from objectspace.codec import Unencodable, encode, field_of, is_registered, is_utf8
 from objectspace.errors import shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -362,19 +362,18 @@ def _complex(key: complex) -> tuple[str, bytes]:
 
 
 def _other(key: Any) -> tuple[str, bytes]:
-    kind = type(key)
+    kind: type = type(key)
     if kind.__hash__ is None:
         raise Unencodable(f"a {kind.__name__} is not hashable, so it cannot be a key")
-    text = encode(key)
-    if dataclasses.is_dataclass(kind):
+    if is_registered(kind):  # Only what is compared must be readable: one that is looked up need not be storable.
         if not _is_equal_by_fields(kind):
             raise Unencodable(
                 f"a {kind.__name__} is not compared field by field, and its fields are its slot: let dataclass make its"
                 " __eq__, or take a tuple as the key"
             )
-        fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
+        fields = tuple(field_of(key, field.name) for field in dataclasses.fields(kind) if field.compare)
         return "other", escaped(kind.__name__.encode()) + _tuple(fields)[1]
-    return "other", escaped(text.encode())
+    return "other", escaped(encode(key).encode())
 
 
 @cache

@@ -326,7 +326,7 @@ class PersistedObject:
         try:
             return codec.encode(value)
         except codec.Unencodable as error:
-            raise self._unencodable("slot", slot, error) from None
+            raise self._unencodable("slot", slot, error) from error.__cause__
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
         reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error

@@ -118,7 +118,7 @@ class KeyedObject(PersistedObject):
         try:
             return keys.to_slot(key)
         except (codec.Unencodable, RecursionError) as error:
-            raise self._unencodable("key", key, error) from None
+            raise self._unencodable("key", key, error) from error.__cause__
 
     def _text(self, key: Any, value: Any) -> str:
         """Return the stored text of a slot: the value, with the key if the slot does not tell it."""
@@ -128,7 +128,7 @@ class KeyedObject(PersistedObject):
         try:
             return codec.encode_plain({KEY: codec.plain(key), VALUE: codec.plain(value)})
         except (codec.Unencodable, RecursionError) as error:
-            raise self._unencodable("slot", key, error) from None
+            raise self._unencodable("slot", key, error) from error.__cause__
 
     def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
         """Return the keys and values of stored slots: in one piece if all keys and values are plain."""

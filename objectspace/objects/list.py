@@ -451,7 +451,7 @@ class List(list[T], PersistedObject):
             return codec.encode(value)
         except codec.Unencodable as error:
             place = slot if self._fresh else self._unread + self._sequence.place(slot)
-            raise self._unencodable("index", place, error) from None
+            raise self._unencodable("index", place, error) from error.__cause__
 
     def _has_slipped(self) -> bool:
         if self._fresh or self._twin is not None:

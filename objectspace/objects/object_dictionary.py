@@ -370,7 +370,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         try:
             return codec.encode_plain({KEY: codec.plain(key), VALUE: reference})
         except (codec.Unencodable, RecursionError) as error:
-            raise self._unencodable("key", key, error) from None
+            raise self._unencodable("key", key, error) from error.__cause__
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)

@@ -202,7 +202,7 @@ class MemberCodec(KeyedObject):
         try:
             return codec.encode_plain({KEY: codec.plain(key)})
         except (codec.Unencodable, RecursionError) as error:
-            raise self._unencodable("element", key, error) from None
+            raise self._unencodable("element", key, error) from error.__cause__
 
     def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
         if {MEMBER}.issuperset(row[1] for row in rows):

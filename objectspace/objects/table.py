@@ -555,7 +555,7 @@ class SlotTable:
             try:
                 text: Payload = encode(value)
             except Unencodable as error:
-                raise self.owner._unencodable("slot", key, error) from None
+                raise self.owner._unencodable("slot", key, error) from error.__cause__
         else:
             slot, text = self.owner._slot(key), self.owner._text(key, value)
         if type(value) not in ATOMS:

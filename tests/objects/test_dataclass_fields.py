@@ -1,0 +1,185 @@
+"""Fields of dataclasses that cannot be read, and that come and go while instances are stored."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+
+from checkpoint import UnknownCheckpointError
+from objectspace import (
+    CheckpointProtocolError,
+    PersistedObjectSpace,
+    UnencodableValueError,
+    codec,
+    register_dataclass,
+)
+from tests.objects.kinds import PUTS, create
+
+NO_VALUE = r"the field 'name' of a Unset has no value \(AttributeError\(.*'name'.*\)\): set it, or give it a default"
+
+
+@register_dataclass
+@dataclass
+class Unset:
+    number: int
+    name: str = field(init=False)
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class UnsetKey:
+    number: int
+    name: str = field(init=False, compare=False)
+
+
+@register_dataclass
+@dataclass
+class ReadAloud:
+    """A value that asks something when a field of it is read."""
+
+    number: int = 1
+    ask: ClassVar[Callable[[], object] | None] = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if ReadAloud.ask is not None:
+            ReadAloud.ask()
+        return object.__getattribute__(self, name)
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object] | None], None]:
+    return lambda asked: monkeypatch.setattr(ReadAloud, "ask", staticmethod(asked) if asked else None)
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+HOLDERS = sorted(PUTS.keys() - {"set", "sorted_set", "tensor"})
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_a_field_that_was_never_set_is_refused_and_all_else_is_saved(space: PersistedObjectSpace, kind: str) -> None:
+    other, handle = space.create_list("other"), create(space, kind, "t")
+    space.checkpoint()
+    value = Unset(1)
+    other.append(1)
+    PUTS[kind](handle, (value,))
+    for _ in range(2):
+        with pytest.raises(UnencodableValueError, match=f"'t', .*: {NO_VALUE}") as refused:
+            space.checkpoint()
+        assert isinstance(refused.value.__cause__, AttributeError)
+    value.name = "set"
+    space.checkpoint()
+    assert PersistedObjectSpace(space.store).get("other").copy() == [1]
+
+
+@pytest.mark.parametrize(
+    ("put", "told"),
+    [
+        (lambda space: space.create_set("t").add(UnsetKey(1)), "Set 't', element "),
+        (lambda space: space.create_dictionary("t").update({(UnsetKey(1), 2): 3}), "Dictionary 't', slot "),
+        (lambda space: space.create_dictionary("t", of=list).setdefault(UnsetKey(1)), "Dictionary 't', key "),
+        (lambda space: space.create_array("t", 3, default=UnsetKey(1)), "the default of a new object: "),
+        (lambda space: space.create_sorted_set("t").add(UnsetKey(1)), "has no place in a sorted object"),
+    ],
+)
+def test_a_key_whose_fields_have_no_value_is_refused(space: PersistedObjectSpace, put: Any, told: str) -> None:
+    space.create_list("other").append(1)
+    with pytest.raises(TypeError, match=told) as refused:
+        put(space)
+        space.checkpoint()
+    assert "sorted" in told or isinstance(refused.value.__cause__, AttributeError)
+    if "t" in space:
+        space.delete("t")
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store)) == ["other"]
+
+
+def test_a_key_is_found_by_an_equal_one_whose_other_fields_have_no_value(space: PersistedObjectSpace) -> None:
+    key = UnsetKey(1)
+    object.__setattr__(key, "name", "a")
+    space.create_dictionary("d").update(dict.fromkeys(range(5000), 0) | {key: "found"})
+    space.checkpoint()
+    stored = PersistedObjectSpace(space.store).get("d")
+    assert (stored.get(UnsetKey(1)), stored.get(UnsetKey(2))) == ("found", None)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyError("no"), RecursionError("no"), OSError("no")], ids=repr)
+def test_code_that_fails_while_a_field_is_read_is_a_refusal(space: PersistedObjectSpace, ask: Any, error: Any) -> None:
+    space.create_value("v", ReadAloud())
+    ask(partial(fail, error))
+    with pytest.raises(
+        UnencodableValueError, match=r"Value 'v', .*: the field 'number' of a ReadAloud .*Error"
+    ) as refused:
+        space.checkpoint()
+    assert refused.value.__cause__ is error
+    ask(None)
+    assert space.checkpoint().slots == 1
+
+
+def test_what_the_library_refuses_while_a_field_is_read_passes_as_it_is(space: PersistedObjectSpace, ask: Any) -> None:
+    space.create_value("v", ReadAloud())
+    ask(space.checkpoint)
+    with pytest.raises(CheckpointProtocolError):
+        space.checkpoint()
+    ask(partial(space.at, 7))
+    with pytest.raises(UnknownCheckpointError, match="7"):
+        space.checkpoint()
+    ask(None)
+    assert space.checkpoint().slots == 1
+
+
+def test_lack_of_memory_while_a_field_is_read_is_no_refusal(space: PersistedObjectSpace, ask: Any) -> None:
+    space.create_value("v", ReadAloud())
+    ask(partial(fail, MemoryError()))
+    with pytest.raises(MemoryError):
+        space.checkpoint()
+    ask(None)
+    with pytest.raises(CheckpointProtocolError, match="interrupted partway"):
+        space.checkpoint()
+
+
+def test_a_zone_that_gives_no_offset_is_a_refusal(space: PersistedObjectSpace) -> None:
+    moment = space.create_value("v", datetime(2024, 1, 1, tzinfo=tzinfo()))
+    with pytest.raises(
+        UnencodableValueError, match=r"Value 'v', .*: the zone of a datetime, a tzinfo, gives no offset"
+    ):
+        space.checkpoint()
+    moment.value = datetime(2024, 1, 1)
+    assert space.checkpoint().slots == 1
+
+
+def changed(before: list[Any], after: list[Any], **options: Any) -> Any:
+    """Return what was stored as an instance of a class with some fields, as one of the same name with others."""
+    old, new = (dataclasses.make_dataclass("Changed", fields, **options) for fields in (before, after))
+    text = codec.encode(register_dataclass(old)(**{one[0]: one[0] for one in before}))
+    codec._registered.pop("Changed")
+    register_dataclass(new)
+    return codec.decode(text)
+
+
+@pytest.mark.parametrize("options", [{}, {"slots": True}, {"frozen": True}, {"frozen": True, "slots": True}], ids=repr)
+def test_a_field_that_was_removed_is_gone_when_read(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    monkeypatch.setattr(codec, "_registered", dict(codec._registered))
+    found = changed([("kept", str), ("removed", str)], [("kept", str), ("new", str, "default")], **options)
+    assert (found.kept, found.new, hasattr(found, "removed")) == ("kept", "default", False)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_field_that_was_added_without_a_default_is_unset_until_it_is_assigned(
+    monkeypatch: pytest.MonkeyPatch, slots: bool
+) -> None:
+    monkeypatch.setattr(codec, "_registered", dict(codec._registered))
+    found = changed([("kept", str)], [("kept", str), ("new", str)], slots=slots)
+    assert (found.kept, hasattr(found, "new")) == ("kept", False)
+    with pytest.raises(codec.Unencodable, match="the field 'new' of a Changed has no value"):
+        codec.encode(found)
+    found.new = 1
+    assert codec.decode(codec.encode(found)) == found
