@@ -145,23 +145,37 @@ class PersistedObjectSpace(ObjectSpace):
         self._use_sealed_epoch(writer)
         started = time.perf_counter()
         run = Run(writer.kind)
-        costs: dict[str, ObjectReceipt] = {}
-        dirty = list(self._dirty.values())
+        noted, index = dict(self._dirty), self._dirty_entries()
         with self.in_one_piece():
-            for target in dirty:
-                cost, same = self._collect(target, run), costs.get(target._name)
-                costs[target._name] = cost if same is None else same + cost
-        index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
+            costs = self._collect_all(noted, run)
+        saved = list(noted.values())
+        is_as_noted = self._dirty == noted and self._dirty_entries() == index
+        if not is_as_noted:  # Code of a value has made edits, which are for the next save.
+            saved = [target for object_id, target in noted.items() if self._dirty.get(object_id) is target]
+            index = {object_id: entry if object_id in self._entries else None for object_id, entry in index.items()}
         run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
         writer.collect(run, self._reader, costs)
         self._is_torn = True
-        for target in dirty:
+        for target in saved:
             target._turn()
             if _can_slip(target):
                 self._lent[target._id] = target
-        self._dirty, self._index_dirty = {}, set()
-        self._flight, self._is_settled_early = _Flight(writer, dirty, index, started), False
+        if is_as_noted:
+            self._dirty, self._index_dirty = {}, set()
+        else:
+            self._keep_later(noted, index)
+        self._flight, self._is_settled_early = _Flight(writer, saved, index, started), False
         self._is_torn = False
+
+    def _dirty_entries(self) -> dict[int, IndexEntry | None]:
+        return {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
+
+    def _keep_later(self, noted: dict[int, PersistedObject], index: dict[int, IndexEntry | None]) -> None:
+        """Keep for the next save what was noted since this one began, by code of the values that it has saved."""
+        self._dirty = {one: target for one, target in self._dirty.items() if one not in noted}
+        self._index_dirty = {
+            one for one in self._index_dirty if one not in index or self._entries.get(one) != index[one]
+        }
 
     def _use_sealed_epoch(self, writer: Writer) -> None:
         """Give the checkpoint the epoch that was sealed if it would otherwise have an earlier one."""
@@ -474,6 +488,14 @@ class PersistedObjectSpace(ObjectSpace):
         handle._wake()
         self.touch(handle)
         handle._note_slip()
+
+    def _collect_all(self, noted: dict[int, PersistedObject], run: Run) -> dict[str, ObjectReceipt]:
+        costs: dict[str, ObjectReceipt] = {}
+        for object_id, target in noted.items():
+            if self._dirty.get(object_id) is target:  # Else code of a value has deleted it, or cleared it.
+                cost, same = self._collect(target, run), costs.get(target._name)
+                costs[target._name] = cost if same is None else same + cost
+        return costs
 
     def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
         started = time.perf_counter()

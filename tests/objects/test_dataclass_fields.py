@@ -183,3 +183,54 @@ def test_a_field_that_was_added_without_a_default_is_unset_until_it_is_assigned(
         codec.encode(found)
     found.new = 1
     assert codec.decode(codec.encode(found)) == found
+
+
+EDITS: dict[str, Callable[[PersistedObjectSpace], object]] = {
+    "edited": lambda space: space.get("sums").update(a=1),
+    "appended to": lambda space: space.get("other").append(2),
+    "cleared": lambda space: space.get("many").clear(),
+    "edited before and cleared": lambda space: space.get("dirty").clear(),
+    "created": lambda space: space.create_list("new").append(1),
+    "created in another object": lambda space: space.get("groups").setdefault("new").append(1),
+    "deleted": lambda space: space.delete("other"),
+    "edited before and deleted": lambda space: space.delete("dirty"),
+    "created before and deleted": lambda space: space.delete("fresh"),
+    "renamed": lambda space: space.rename("other", "by now"),
+    "created before and renamed": lambda space: space.rename("fresh", "by now"),
+}
+
+
+@pytest.mark.parametrize("order", [("v", "fresh"), ("fresh", "v")])
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_edited_while_a_save_reads_a_field_is_in_the_next_checkpoint(
+    space: PersistedObjectSpace, ask: Any, edit: str, commits: bool, order: tuple[str, str]
+) -> None:
+    for name in ("other", "many", "dirty"):
+        space.create_list(name).extend(range(100))
+    space.create_dictionary("groups", of=list)
+    space.create_dictionary("sums")
+    space.checkpoint()
+    for name in order:
+        space.create_value(name, ReadAloud() if name == "v" else 1)
+        space.get("dirty").append(name)
+    left = [partial(EDITS[edit], space)]
+    ask(lambda: left.pop()() if left else None)
+    writer = space.store.writer()
+    space.save(writer)
+    if commits:
+        writer.commit()
+        space.on_saved()
+        between = PersistedObjectSpace(space.store)
+        assert contents(between).items() >= {name: list(range(100)) for name in ("other", "many")}.items()
+    else:
+        writer.rollback()
+    space.checkpoint()
+    space._check()
+    space.store.verify()
+    assert (contents(PersistedObjectSpace(space.store)), left) == (contents(space), [])
+    assert space.checkpoint().slots == 0
+
+
+def contents(space: PersistedObjectSpace) -> dict[str, Any]:
+    return {name: space.get(name).value if space.kind_of(name) == "Value" else space.get(name).copy() for name in space}
