@@ -83,7 +83,6 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         return self._handle(self._find(name))
 
-    @undivided
     def delete(self, name: str) -> None:
         """Delete an object; its name is free at once.
 
@@ -94,6 +93,12 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; for a relational table also what the catalogues hold about it.
         """
+        self._delete(name)
+        for forget in self._deletions:  # It is whole: they may save.
+            forget()
+
+    @undivided
+    def _delete(self, name: str) -> None:
         self._usable()
         object_id = self._find(name)
         self._will_change()
@@ -104,8 +109,6 @@ class ObjectSpace(ObjectFactory):
                 self._kill(handle, refuse_deleted)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
-        for forget in self._deletions:
-            forget()
 
     @undivided
     def rename(self, name: str, new_name: str) -> None:

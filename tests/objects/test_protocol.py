@@ -363,6 +363,14 @@ def test_a_default_nested_too_deep_is_refused_at_once(space: PersistedObjectSpac
     assert list(PersistedObjectSpace(space.store)) == list(space) == (["a", "s"] if depth == 253 else [])
 
 
+def test_what_is_called_after_a_deletion_may_take_a_checkpoint(space: PersistedObjectSpace) -> None:
+    space.create_list("gone")
+    space.create_list("stays").append(1)
+    space.on_delete(space.checkpoint)
+    space.delete("gone")
+    assert (list(PersistedObjectSpace(space.store)), space.checkpoint().slots) == (["stays"], 0)
+
+
 def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectSpace) -> None:
     space.create_value("value", [1])
     space.create_list("list").extend([1, [2]])
