@@ -57,6 +57,12 @@ _PASSED_ON = (MemoryError, CheckpointError, ObjectSpaceError)
 """What the code of a value may raise that says nothing against the value: the library refuses what was asked there."""
 
 
+TOO_DEEP_OR_FULL = (
+    f"{TOO_DEEP}; if it is neither, this was called from too deep in other calls, near Python's recursion limit"
+)
+"""Why a value is refused if Python had no room for one more call."""
+
+
 class Unencodable(TypeError):
     """A value has no text; the caller knows the object and the slot, and names them."""
 
@@ -148,7 +154,7 @@ def encode(value: Any) -> str:
     try:
         return encode_plain(plain(value))
     except RecursionError:
-        raise Unencodable(TOO_DEEP) from None
+        raise Unencodable(TOO_DEEP_OR_FULL) from None
 
 
 def encode_plain(value: Any) -> str:

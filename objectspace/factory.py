@@ -306,7 +306,7 @@ def _plain(default: Any) -> Any:
         found = codec.plain(default)
         codec.encode_plain({"default": found})  # It stands one level deeper in there than a value in its slot.
     except (codec.Unencodable, RecursionError) as error:
-        reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
+        reason = codec.TOO_DEEP_OR_FULL if isinstance(error, RecursionError) else error
         raise UnencodableValueError(f"the default of a new object: {reason}") from error.__cause__
     return found
 

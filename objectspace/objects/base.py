@@ -329,7 +329,7 @@ class PersistedObject:
             raise self._unencodable("slot", slot, error) from error.__cause__
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
-        reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
+        reason = codec.TOO_DEEP_OR_FULL if isinstance(error, RecursionError) else error
         return UnencodableValueError(f"{self._describe()}, {what} {shown(slot)}: {reason}")
 
     def _decode(self, text: Payload, slot: Any) -> Any:

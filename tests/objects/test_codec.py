@@ -303,3 +303,18 @@ def test_values_are_nested_as_deep_as_the_page_says(wrap: Any, limit: int) -> No
     assert codec.decode(codec.encode(value)) == value
     with pytest.raises(codec.Unencodable, match="nested too deep: at most 254 lists or dictionaries"):
         codec.encode(wrap(value))
+
+
+def nearly_full(call: Any) -> Any:
+    """Return what a call returns or raises as deep in other calls as Python lets it."""
+    try:
+        return nearly_full(call)
+    except RecursionError:
+        return call()
+
+
+def test_what_finds_no_room_for_calls_is_not_only_told_to_be_too_deep() -> None:
+    items = VolatileObjectSpace().create_dictionary("d")
+    for call in (lambda: codec.encode([[[1]]]), lambda: items._slot((((1,),),))):
+        with pytest.raises(TypeError, match=r"nested too deep: .* near Python's recursion limit$"):
+            nearly_full(call)
