@@ -82,6 +82,12 @@ class Reader:
         self._refusal: str | None = None
         self.read_from(runs)
 
+    def __repr__(self) -> str:
+        what = f"{'changes up to ' if self.is_partial else ''}checkpoint {self.newest}"
+        if self.is_retired:
+            return f"<Reader of {self._session.path!r}, {what} [which no longer exists]>"
+        return f"Reader({self._session.path!r}, {what}, runs {', '.join(map(str, self.runs)) or 'none'})"
+
     @_steadily
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """From now on, read the same state from other runs."""

@@ -35,6 +35,9 @@ class SpacePart(ObjectFactory):
     def __init__(self, space: ObjectSpace, prefix: str) -> None:
         self._space, self._prefix = space, prefix
 
+    def __repr__(self) -> str:
+        return f"SpacePart({self._space!r}, {self._prefix!r})"
+
     @property
     def whole(self) -> ObjectSpace:
         """The space that this is a part of."""

@@ -313,6 +313,19 @@ class PersistedObjectSpace(ObjectSpace):
         if self._owns_store:
             self._store.close()
 
+    def __repr__(self) -> str:
+        name, path = type(self).__name__, self._store.path
+        if self._closed:
+            return f"<{name} {path!r} [closed]>"
+        try:
+            epoch = self._store.epoch_of(self._reader.newest)
+        except Exception:
+            return f"<{name} {path!r} [its store is closed, or cannot be read]>"
+        if self._reader.is_retired:
+            return f"<{name} {path!r} [the checkpoint that it shows no longer exists]>"
+        shown = [f"epoch {epoch}" if self._reader.newest else "no checkpoint yet", self._shown_count()]
+        return f"{name}({', '.join([repr(path), *shown, *(['read-only'] if self._read_only else [])])})"
+
     def __enter__(self) -> PersistedObjectSpace:
         return self
 

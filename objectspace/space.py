@@ -64,6 +64,13 @@ class ObjectSpace(ObjectFactory):
             " copy of the store is made by fork()"
         )
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<{name} [closed]>" if self._closed else f"{name}({self._shown_count()})"
+
+    def _shown_count(self) -> str:
+        return f"{len(self._ids):,} object{'' if len(self._ids) == 1 else 's'}"
+
     @property
     def read_only(self) -> bool:
         """Whether nothing can be changed; never true of a space without a store."""

@@ -73,6 +73,9 @@ class KeyValueTableManager:
         self._deleted: set[str] = set()
         """The tables whose deletion could not be committed: it is done in memory, and the next call must commit it."""
 
+    def __repr__(self) -> str:
+        return f"KeyValueTableManager({self._space!r}{', autocommit=True' if self._autocommit else ''})"
+
     def create_scope(self, scope: str) -> bool:
         """Create a scope; return False if it exists.
 

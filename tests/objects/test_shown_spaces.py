@@ -1,0 +1,76 @@
+"""What a notebook shows of spaces and of what stands on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpoint import Reader
+from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
+from objectspace.kvt import KeyValueTableManager
+
+
+def test_a_space_is_shown_by_its_store_its_epoch_and_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "s.db")
+    space = PersistedObjectSpace.open(path)
+    assert repr(space) == f"PersistedObjectSpace({path!r}, no checkpoint yet, 0 objects)"
+    space.create_list("l").append(1)
+    space.checkpoint(epoch=7)
+    space.create_list("other")
+    space.checkpoint(epoch=1009)
+    for method in ("item", "items", "metadata", "metadatum"):
+        monkeypatch.setattr(Reader, method, None)
+    shown = f"PersistedObjectSpace({path!r}, epoch 1009, 2 objects)"
+    assert repr(space) == f"{space}" == shown
+    assert repr(space.at(7)) == f"PersistedObjectSpace({path!r}, epoch 7, 1 object, read-only)"
+    assert repr(SpacePart(SpacePart(space, "a/"), "b/")) == f"SpacePart(SpacePart({shown}, 'a/'), 'b/')"
+
+
+def test_a_space_that_can_be_used_no_more_is_shown_as_such(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.db")
+    space = PersistedObjectSpace.open(path)
+    space.checkpoint()
+    space.checkpoint()
+    earlier, later = space.at(1), space.at(2)
+    space.rollback(1)
+    assert repr(later) == f"<PersistedObjectSpace {path!r} [the checkpoint that it shows no longer exists]>"
+    space.close()
+    assert repr(space) == f"<PersistedObjectSpace {path!r} [closed]>"
+    assert repr(SpacePart(space, "a/")) == f"SpacePart({space!r}, 'a/')"
+    assert repr(earlier) == f"<PersistedObjectSpace {path!r} [its store is closed, or cannot be read]>"
+
+
+def test_a_volatile_space_is_shown_by_its_size() -> None:
+    space = VolatileObjectSpace()
+    space.create_list("l")
+    assert repr(space) == "VolatileObjectSpace(1 object)"
+    space.close()
+    assert repr(space) == "<VolatileObjectSpace [closed]>"
+
+
+def test_a_manager_is_shown_by_its_space(space: PersistedObjectSpace) -> None:
+    assert repr(KeyValueTableManager(space)) == f"KeyValueTableManager({space!r})"
+    manager = KeyValueTableManager(space, autocommit=True)
+    assert repr(manager) == f"KeyValueTableManager({space!r}, autocommit=True)"
+    space.store.close()
+    assert "[its store is closed, or cannot be read]" in repr(manager)
+
+
+def test_a_reader_is_shown_by_its_store_its_checkpoint_and_its_runs(space: PersistedObjectSpace) -> None:
+    readers = [space.store.reader()]
+    for number in (1, 2):
+        space.create_value(str(number), number)
+        space.checkpoint()
+        readers.append(space.store.reader())
+    between = readers[2].since(readers[1])
+    assert [repr(one) for one in (*readers, between)] == [
+        "Reader(':memory:', checkpoint 0, runs none)",
+        "Reader(':memory:', checkpoint 1, runs 1)",
+        "Reader(':memory:', checkpoint 2, runs 2, 1)",
+        "Reader(':memory:', changes up to checkpoint 2, runs 2)",
+    ]
+    space.rollback(1)
+    assert repr(readers[2]) == "<Reader of ':memory:', checkpoint 2 [which no longer exists]>"
+    space.store.close()
+    assert repr(readers[1]) == "Reader(':memory:', checkpoint 1, runs 1)"
