@@ -112,7 +112,8 @@ def _write_parquet(path: Path, contents: Contents, rows: Iterable[Row]) -> int:
     parquet = importlib.import_module("pyarrow.parquet")
     schema, found = batches(contents, rows)
     count = 0
-    with parquet.ParquetWriter(str(path), schema) as writer:
+    # A file: Arrow takes the path itself for a URI if a folder in it has a colon.
+    with path.open("wb") as file, parquet.ParquetWriter(file, schema) as writer:
         for batch in found:
             count += len(batch)
             writer.write_batch(batch)

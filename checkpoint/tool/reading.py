@@ -91,12 +91,13 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 def _read_parquet(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     pa = arrow()
     parquet = importlib.import_module("pyarrow.parquet")
-    try:
-        file = parquet.ParquetFile(path)
-        _require_names(path, file.schema_arrow.names)
-        yield from _rows_of(file.iter_batches(), show, file.metadata.num_rows)
-    except pa.ArrowException as error:
-        raise CheckpointError(f"{path} is no Parquet file: {error}") from None
+    with path.open("rb") as opened:  # Arrow takes the path itself for a URI if a folder in it has a colon.
+        try:
+            file = parquet.ParquetFile(opened)
+            _require_names(path, file.schema_arrow.names)
+            yield from _rows_of(file.iter_batches(), show, file.metadata.num_rows)
+        except pa.ArrowException as error:
+            raise CheckpointError(f"{path} is no Parquet file: {error}") from None
 
 
 def _read_arrow(path: Path, show: Show, table: str | None) -> Iterator[Any]:

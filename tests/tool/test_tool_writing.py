@@ -764,6 +764,19 @@ def test_what_would_create_a_tensor_is_described(tool: Tool, tmp_path: Path) -> 
     } == {"", "t"}
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl", "db"])
+@pytest.mark.parametrize("folder", ["c:d", "./c:d", "s3:d"])
+def test_a_folder_may_look_like_the_scheme_of_a_url(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, ending: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    target = f"{folder}/orders.{ending}"
+    assert tool("export", store, "orders", target).output == f"{target}: 7 rows\n"
+    assert tool("import", f"{folder}/new.db", target, "orders", "--key", "id").exit_code == 0
+    assert sorted(contents(Path(folder, "new.db"), "orders")) == list(range(1, 8))
+
+
 def test_values_with_a_dollar_that_are_none_of_ours_are_imported_as_they_are(tool: Tool, tmp_path: Path) -> None:
     values = [
         *(
