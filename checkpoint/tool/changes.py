@@ -34,7 +34,7 @@ from checkpoint.tool.command import (
 )
 from checkpoint.tool.content import State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
-from checkpoint.tool.listing import takes_short_name
+from checkpoint.tool.listing import require_known, takes_short_name
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
 from checkpoint.tool.selecting import of_objects, with_versions_now
@@ -103,7 +103,7 @@ def diff(
         require_folder(patch)
         require_replaceable(patch, BEGINNING)
         if name is not None:
-            _require_known(source, points, name)  # Before a patch that is there is replaced.
+            require_known(source, name, *points)  # Before a patch that is there is replaced.
         found = 0
         for part in source.parts(*points):
             changes = differences(*part.readers)
@@ -117,7 +117,7 @@ def diff(
         with answered(1):
             found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
     if name is not None and not found:
-        _require_known(source, points, name)
+        require_known(source, name, *points)
     sys.exit(1 if found else 0)
 
 
@@ -186,21 +186,6 @@ def _chosen(changes: Iterator[Change], name: str | None, describer: Describer) -
         return changes
     names = describer.called((name,))
     return (change for change in changes if not names.isdisjoint(describer.names_of(change)))
-
-
-def _require_known(source: Source, points: tuple[str | None, str | None], name: str) -> None:
-    """Refuse a name that no object has in either state.
-
-    Raises:
-        CheckpointError: there is none; those that may be meant are named.
-    """
-    known: set[str] = set()
-    for part in source.parts(*points):
-        for state in map(State, part.readers):
-            if name in state:
-                return
-            known |= state.names()
-    raise absence(name, known)
 
 
 def _write_patch(changes: Iterator[Change], path: Path) -> int:
@@ -313,6 +298,7 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 @click.option("--object", "names", multiple=True, help="Undo only what changed of this object; may be repeated.")
 @dry_run_option
 @json_option
+@takes_short_name
 def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: bool, is_json: bool) -> None:
     """Undo one checkpoint with a new one that is its inverse, as a whole or for some objects. It writes.
 

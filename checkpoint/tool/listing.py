@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
@@ -156,23 +156,33 @@ def _fields(one: Listed, is_space: bool, tree: bool) -> dict[str, Any]:
 
 
 def takes_short_name(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that reads one object take its NAME without what stands before it, as ``spark.read`` does.
+    """Let a command take the name, or names, of objects without what stands before it, as ``spark.read`` does.
 
     Such a name counts only where no object has it and exactly one is called so: then the command begins anew. It must
-    not have printed or written anything by then.
+    not have printed anything by then, nor left anything that it wrote.
     """
 
     @wraps(function)
-    def _command(source: Source, *, name: str | None, **options: Any) -> None:
+    def _command(source: Source, **options: Any) -> None:
         try:
-            function(source, name=name, **options)
+            function(source, **options)
         except AbsentError as absent:
-            if name is None or absent.whole is None:
+            whole = _with_whole_name(options, absent)
+            if whole == options:
                 raise
-            # Behind it may stand @EPOCH or [KEY].
-            function(source, name=absent.whole + name.removeprefix(absent.name), **options)
+            _command(source, **whole)
 
     return _command
+
+
+def _with_whole_name(options: Mapping[str, Any], absent: AbsentError) -> dict[str, Any]:
+    """Return the options of a command with the only name that an absent one can stand for, if there is one."""
+    whole, name, names = absent.whole, options.get("name"), options.get("names", ())
+    if whole is None:
+        return {**options}
+    if name is not None and name.startswith(absent.name):  # Behind it may stand @EPOCH or [KEY].
+        return {**options, "name": whole + name.removeprefix(absent.name)}
+    return {**options, "names": tuple(whole if one == absent.name else one for one in names)} if names else {**options}
 
 
 def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple[OpenStore, State]]:
@@ -194,6 +204,21 @@ def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple
         raise absence(name, known)
     if not is_there:
         raise CheckpointError(f"there is no object {name!r}: {source.path} has no epoch yet")
+
+
+def require_known(source: Source, name: str, *points: str | None) -> None:
+    """Refuse a name that no object has at any of some checkpoints.
+
+    Raises:
+        AbsentError: there is none; those that may be meant are named.
+    """
+    known: set[str] = set()
+    for part in source.parts(*points):
+        for state in map(State, part.readers):
+            if name in state:
+                return
+            known |= state.names()
+    raise absence(name, known)
 
 
 def require_one_operator(source: Source, name: str, *points: str | None) -> int | None:

@@ -15,6 +15,7 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import Address, cli, json_option, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.selecting import require_found, selection
 from checkpoint.tool.source import Source, find, find_epoch
 
@@ -23,6 +24,7 @@ def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command take what to copy, where to, as of which checkpoint, and which objects."""
     named = "Only this object or table; may be given more than once."
     for decorate in (
+        takes_short_name,
         json_option,
         click.option("--object", "names", multiple=True, help=named),
         click.argument("checkpoint", required=False),

@@ -19,6 +19,7 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.listing import require_known, takes_short_name
 from checkpoint.tool.show import Contents
 from checkpoint.tool.source import HeldSource, Source, find, find_epoch
 
@@ -53,6 +54,7 @@ _BEGINNING = _Step(0, 0, "", 0)
 @click.option("--input", "name", help="The object that the command gets as lines of JSON on standard input.")
 @json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@takes_short_name
 def bisect(
     source: Source, good: str | None, bad: str | None, name: str | None, is_json: bool, command: tuple[str, ...]
 ) -> None:
@@ -105,9 +107,8 @@ def _number(record: CheckpointRecord | None) -> int:
 
 def _require_known(source: Source, name: str | None, span: Sequence[_Step]) -> None:
     """Refuse the name of an object that exists neither at the good nor at the bad end."""
-    ends = [str(span[-1].number), str(span[0].number)]
-    if name is not None and not any(_has(source, name, point) for point in ends):
-        Contents(source, name, ends[0])
+    if name is not None:
+        require_known(source, name, str(span[-1].number), str(span[0].number))
 
 
 def _has(source: Source, name: str, point: str) -> bool:

@@ -826,10 +826,11 @@ def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tm
 
 READS = [("show", "{}"), ("show", "{}@1"), ("blame", "{}"), ("diff", "0", "1", "{}"), ("export", "{}", "new.csv")]
 COPIES = [("restore", "new", "--object", "{}"), ("fork", "new", "--object", "{}")]
+SEARCH = ("bisect", "--good", "0", "--input", "{}", "--", "sh", "-c", "! grep -q .")
 WHOLE = {"worst": "worst/table", "longest": "longest/longest", "given": "trouble/given/$output"}
 
 
-@pytest.mark.parametrize("command", READS, ids=" ".join)
+@pytest.mark.parametrize("command", [*READS, SEARCH], ids=" ".join)
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_name_without_its_operator_is_that_of_the_only_one_that_is_called_so(
     tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
@@ -846,11 +847,26 @@ def test_a_name_without_its_operator_is_that_of_the_only_one_that_is_called_so(
 
 
 @pytest.mark.parametrize(
+    "command", [*COPIES, ("restore", "new", "--shard", "0", "--operator", "{o}", "--object", "{}")]
+)
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_copy_takes_names_without_their_operators(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    operator = {"longest": "o2", "given": "o3", "worst": "o4"}[name]
+    first, *rest = (one.replace("{o}", operator).replace("{}", name) for one in command)
+    others = [] if "--shard" in rest else ["--object", "a/late", "--object", next(one for one in WHOLE if one != name)]
+    assert tool(first, of_operators, *rest, *others).exit_code == 0
+    kept = {WHOLE[name], *(WHOLE.get(one, one) for one in others if one != "--object")}
+    assert {row["name"] for row in rows(tool, "ls", "new", "--json")} == kept
+
+
+@pytest.mark.parametrize(
     ("command", "name", "meant"),
     [
-        *((command, "late", "'a/late' or 'b/late'") for command in READS[:1] + READS[2:] + COPIES),
-        *((command, "wrost/table", "'worst/table'") for command in READS[:1] + READS[2:] + COPIES),
-        *((command, name, repr(whole)) for command in COPIES for name, whole in WHOLE.items()),
+        *((command, "late", "'a/late' or 'b/late'") for command in [*READS[:1], *READS[2:], *COPIES, SEARCH]),
+        *((command, "wrost/table", "'worst/table'") for command in [*READS[:1], *READS[2:], *COPIES, SEARCH]),
     ],
 )
 def test_a_name_without_its_operator_is_answered_with_whole_ones(

@@ -46,6 +46,22 @@ def test_an_object_into_which_others_have_written_since_is_not_undone(tool: Tool
         assert [place for place, value in enumerate(space.get("a")) if value] == [1]
 
 
+def test_what_is_undone_may_be_named_without_its_operator(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        for name in ("longest/longest", "a/late", "b/late"):
+            space.create_dictionary(name)["n"] = 1
+        space.checkpoint()
+    refused = tool("revert", path, "1", "--object", "late")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "error: there is no object 'late': did you mean 'a/late' or 'b/late'?\n",
+    )
+    assert tool("revert", path, "1", "--object", "longest").exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        assert sorted(space) == ["a/late", "b/late"]
+
+
 def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with PersistedObjectSpace.open(path) as space:
