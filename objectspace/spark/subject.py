@@ -99,10 +99,8 @@ class Subject:
             ObjectSpaceError: an option is missing, unknown, without meaning for what is read, or not a number.
         """
         require_known(options, _OPTIONS)
-        given = [kind for kind in _SUBJECTS if kind in options]
-        if "path" not in options or len(given) != 1:
-            raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
-        _require_meaning(options, given[0])
+        kind = _kind_of(options)
+        _require_meaning(options, kind)
         columns, epoch = options.get("columns"), options.get("epoch")
         if columns is not None and not columns.strip():
             raise ObjectSpaceError("the option columns is empty: expected names of columns, with commas between them")
@@ -110,7 +108,7 @@ class Subject:
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
-        subject = absolute(options["path"]), given[0], options[given[0]], options.get("operator")
+        subject = absolute(options["path"]), kind, options[kind], options.get("operator")
         return cls(*subject, names, number, storage_options(options))
 
     def fixed(self) -> Subject:
@@ -503,14 +501,20 @@ class Subject:
             raise ObjectSpaceError(f"{self.path} has no epoch yet: read it when its query has published one")
         names = sorted(name for name in chain.newest.lineage if name[0] != "$")
         found = self.operator
-        if found is None:  # What a pipeline materialises is an operator of that name.
-            found = names[0] if len(names) == 1 else self.name if self.name in names else None
-        if found is None or found not in names:
+        if found is None:
+            found = names[0] if len(names) == 1 else self._operator_named(names)
+        if found not in names:
             raise ObjectSpaceError(
-                f"{self.path}: there is no operator {found or self.name!r}: expected the option operator, or something"
-                f" that has the name of its operator: there are {', '.join(names) or 'none'}"
+                f"{self.path}: there is no operator {found!r}: expected the option operator, or something that has the"
+                f" name of its operator or begins with it: there are {', '.join(names) or 'none'}"
             )
         return found
+
+    def _operator_named(self, operators: Sequence[str]) -> str:
+        """Return the operator that the name itself tells, or the name: a whole one begins with it, a result has its."""
+        first, _, rest = self.name.partition("/")
+        is_scope = self.kind == "kvt" and not rest.startswith("kvt/")
+        return first if first in operators and not is_scope else self.name
 
 
 def is_set(options: Mapping[str, str], name: str) -> bool:
@@ -523,6 +527,22 @@ def is_set(options: Mapping[str, str], name: str) -> bool:
     if given.lower() not in ("true", "false"):
         raise ObjectSpaceError(f"the option {name} is {given!r}: expected true or false")
     return given.lower() == "true"
+
+
+def _kind_of(options: Mapping[str, str]) -> str:
+    """Return which option names what to read, at the location that is there."""
+    if "path" not in options:
+        raise ObjectSpaceError("load() lacks a location: give the one of a space, or the path of a store file")
+    given = [kind for kind in _SUBJECTS if kind in options]
+    if not given:
+        raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
+    if len(given) > 1:
+        found = " and ".join(f"{kind}={options[kind]!r}" for kind in given)
+        raise ObjectSpaceError(
+            f"load(location) takes one of the options table, object and kvt: found {found}: give one; a reader keeps"
+            " its options, so begin with a new spark.read or spark.readStream"
+        )
+    return given[0]
 
 
 def _require_meaning(options: Mapping[str, str], kind: str) -> None:

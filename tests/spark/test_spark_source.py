@@ -270,7 +270,11 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "takes one of the options table, object and kvt"),
+        ({}, "takes one of the options table, object and kvt: name what to read"),
+        (
+            {"table": "totals", "object": "x"},
+            "found table='totals' and object='x': give one; a reader keeps its options",
+        ),
         ({"table": "nothing"}, "has no table 'nothing'"),
         ({"object": "nothing"}, "has no object 'nothing' at this epoch: its objects are .*seen"),
         ({"kvt": "s/nothing"}, "has no key-value table 's/nothing'"),
@@ -301,6 +305,11 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
 def test_bad_options(location: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(ObjectSpaceError, match=message):
         ObjectSpaceSource({"path": location, **options}).schema()
+
+
+def test_a_read_without_a_location_says_so() -> None:
+    with pytest.raises(ObjectSpaceError, match=r"^load\(\) lacks a location: give"):
+        ObjectSpaceSource({"table": "totals"}).schema()
 
 
 @pytest.mark.parametrize("kind", [{"table": "totals"}, {"object": "seen"}, {"kvt": "s/last"}], ids=str)
@@ -446,6 +455,38 @@ def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(
                 Subject.of({"path": path, kind: name}).schema()
             with pytest.raises(ObjectSpaceError, match=f"has no {kind} '{name}'"):
                 Subject.of({"path": path, kind: name, "operator": "three"}).schema()
+
+
+def keeping_all_kinds(operator: str) -> Operator:
+    def keep(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
+        rows, part = sum(map(len, batches)), SpacePart(space, f"{operator}/")
+        Keeps(operator.encode()).process(None, part)
+        part.get_or_create_list("seen").append(rows)
+        StateTable(space, f"{operator}/table", SCHEMA).insert_row((operator, rows))
+
+    return Operator(operator, ("key",), keep)
+
+
+def test_a_whole_name_tells_its_operator(spark: SparkSession, tmp_path: Path, batches: list[DataFrame]) -> None:
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
+    for operator in ("one", "two", "s"):
+        pipeline.add(keeping_all_kinds(operator))
+    spark.sparkContext.setLocalProperty(QUERY_ID, "whole names")
+    pipeline.run_epoch(batches[0], 0)
+
+    def operators(**options: str) -> list[Any]:
+        last = load(spark, tmp_path / "space", **options).collect()[-1]
+        return [last[-1], last[0]]
+
+    count = len(_rows(batches[0]))
+    assert operators(table="two/table") == operators(table="two") == [count, "two"]
+    assert operators(object="one/seen") == [str(count), 0]
+    assert operators(kvt="two/kvt/s/t") == operators(kvt="s/t", operator="two") == [b"two", 0]
+    for kind, name in (("table", "three/table"), ("kvt", "s/t"), ("object", "seen")):
+        with pytest.raises(
+            ObjectSpaceError, match=f"no operator '{name}': expected .* or begins with it: there are one"
+        ):
+            Subject.of({"path": str(tmp_path / "space"), kind: name}).schema()
 
 
 def test_a_url_with_one_slash_is_no_path() -> None:
