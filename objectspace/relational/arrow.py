@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -146,12 +147,19 @@ def from_frame(frame: pd.DataFrame) -> pa.Table:
     """Return a data frame as a table.
 
     Raises:
-        RowError: Arrow has no type for the values of a column.
+        RowError: this is no data frame, or Arrow has no type for the values of a column.
     """
+    if not _is_frame(frame):
+        raise RowError(f"expected a data frame of pandas, found a {type(frame).__name__}: from_arrow takes Arrow data")
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except NO_VALUE as error:
         raise RowError(f"{_culprit(frame)}: {error}") from None
+
+
+def _is_frame(value: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # Without it there are no data frames.
+    return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def _culprit(frame: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from objectspace.relational.errors import InconsistentOperationError, RowError
+from objectspace.relational.errors import InconsistentOperationError, RowError, SchemaError
 from objectspace.relational.schema import Row, TableSchema
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Chunk:
 
         Raises:
             RowError: there is no such operation, or a row does not fit the schema.
+            SchemaError: the first argument is no schema.
         """
+        _require_schema(schema, "from_rows takes the schema first, then the pairs (operation, row)")
         found = list(rows)
         for entry in found:
             if not isinstance(entry, Sequence) or len(entry) not in (2, 3) or entry[0] not in OPS:
@@ -78,10 +80,13 @@ class Chunk:
 
         Raises:
             RowError: this is not such data, there is no such operation, or a row does not fit the schema.
-            SchemaError: a column of the schema is missing, or it or that of operations is there more than once.
+            SchemaError: a column of the schema is missing, or it or that of operations is there more than once; or the
+                second argument is no schema.
         """
         from objectspace.relational import arrow
 
+        if schema is not None:
+            _require_schema(schema, "from_arrow takes the data first, then the schema")
         found = arrow.whole(data)
         kind = schema or TableSchema.from_arrow(arrow.without(found.schema, op_column))
         return cls._of_columns(kind, *arrow.split(found, op_column, kind))
@@ -94,11 +99,16 @@ class Chunk:
 
         A missing value is NULL; whole numbers, which pandas turns into floats if one is missing, are taken as whole
         numbers.
+
+        Raises:
+            RowError: this is no data frame, there is no such operation, or a row does not fit the schema.
+            SchemaError: as :meth:`from_arrow`.
         """
         from objectspace.relational import arrow
 
         if schema is None:
             return cls.from_arrow(arrow.from_frame(frame), op_column=op_column)
+        _require_schema(schema, "from_pandas takes the data frame first, then the schema")
         return cls._of_columns(schema, *arrow.split_frame(frame, op_column, schema))
 
     @classmethod
@@ -191,6 +201,12 @@ class Chunk:
     def __repr__(self) -> str:
         shown = "; ".join(f"{op} {row!r}" for op, row in self.rows()[:8])
         return f"Chunk({len(self)} rows: {shown}{' ...' if len(self) > 8 else ''})"
+
+
+def _require_schema(schema: Any, order: str) -> None:
+    """Refuse something else, as it stands there if the arguments are swapped."""
+    if not isinstance(schema, TableSchema):
+        raise SchemaError(f"Chunk.{order}: expected a TableSchema, found a {type(schema).__name__}")
 
 
 def is_insert(op: Op) -> bool:

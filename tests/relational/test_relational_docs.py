@@ -23,7 +23,7 @@ def test_the_programs_print_what_they_say(
         exec(block, scope)
     expected = re.findall(r"print\(.*#\s+(.*)", "".join(blocks))
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(expected) == 11
+    assert len(printed) == len(expected) == 14
     assert all(said.startswith(shown) for shown, said in zip(printed, expected, strict=True))
     scope["store"].close()
 

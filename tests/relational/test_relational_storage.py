@@ -361,6 +361,24 @@ def test_a_chunk_of_other_data_is_refused() -> None:
         Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))
 
 
+def test_arguments_of_a_chunk_that_are_swapped_are_refused() -> None:
+    frame = pd.DataFrame({"a": [1], "b": [1], "c": ["x"]})
+    table, made = pa.Table.from_pandas(frame), "expected a TableSchema, found a"
+    for call, arguments, told in (
+        (
+            Chunk.from_rows,
+            ([("+", (1, 1, "x"))], PEOPLE),
+            f"from_rows takes the schema first, then the .*: {made} list",
+        ),
+        (Chunk.from_arrow, (PEOPLE, table), f"from_arrow takes the data first, then the schema: {made} Table"),
+        (Chunk.from_pandas, (PEOPLE, frame), f"from_pandas takes the data frame first, then the .*: {made} DataFrame"),
+        (Chunk.from_pandas, (PEOPLE,), "expected a data frame of pandas, found a TableSchema"),
+        (Chunk.from_pandas, (table, PEOPLE), "expected a data frame of pandas, found a Table: from_arrow takes Arrow"),
+    ):
+        with pytest.raises((RowError, SchemaError), match=told):
+            call(*arguments)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("twice", ["a", "c", "op", "more"])
 def test_a_column_that_is_there_twice_is_refused_if_it_is_used(twice: str) -> None:
     given = {"op": ["+"], "a": [1], "b": [2], "c": ["x"], "more": [5]}
