@@ -324,6 +324,7 @@ class RemoteLocation(Location):
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
         except Exception as error:
+            _require_options_known(self, error)
             # HDFS looks for Java as soon as it is created, and SFTP connects: both raise errors of their own kinds.
             raise CheckpointError(
                 f"location {self.address}: no file system for this URL ({_said(error)}):"
@@ -470,11 +471,37 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except Exception as error:
+        if isinstance(location, RemoteLocation):
+            _require_options_known(location, error)
         # The clients of object stores have errors of their own kinds, for example for missing credentials or a missing
         # endpoint.
         raise CheckpointError(
             f"location {location.url}: cannot {verb} {name}: {_said(error)}: check the location and the rights to it"
         ) from error
+
+
+def _require_options_known(location: RemoteLocation, error: Exception) -> None:
+    """Refuse the options of a location if its file system says that one of them means nothing to it.
+
+    Only their names are told: the values may be secrets.
+    """
+    if location.options and _UNEXPECTED in str(error):  # s3fs makes an OSError of the TypeError.
+        raise CheckpointError(
+            f"location {location.url}: its file system does not know an option: {_said(error)}: check the names of the"
+            f" options that were given: {', '.join(_names_in(location.options))}"
+        ) from error
+
+
+def _names_in(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of options, and of those inside of them, as ``client_kwargs`` has some."""
+    for name, value in options.items():
+        yield str(name)
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in _names_in(value))
+
+
+_UNEXPECTED = "unexpected keyword argument"
+"""What Python says of an argument with a name that a function does not have."""
 
 
 def _said(error: Exception) -> str:

@@ -233,6 +233,37 @@ def test_an_error_of_a_client_is_told_as_one_of_the_location() -> None:
         location_at(f"unknowing://{uuid4().hex}").read("space.json")
 
 
+class _WithOptions(MemoryFileSystem):  # type: ignore[misc]
+    """A file system whose client is made late, as that of S3: it knows the options that it takes only then."""
+
+    protocol = ("choosy", "memory")
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.options = options
+        if options.get("is_early"):
+            self.connect(**options)  # type: ignore[arg-type]
+
+    def connect(self, secret: str = "", *, is_early: bool = False, client_kwargs: object = None) -> None:
+        """Take the options."""
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: object) -> bytes:
+        self.connect(**self.options)  # type: ignore[arg-type]
+        return bytes(super().cat_file(path, start, end, **options))
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_misspelt_option_of_a_file_system_is_told_without_its_value(is_early: bool) -> None:
+    fsspec.register_implementation("choosy", _WithOptions, clobber=True)
+    options = {"secrt": "hush", "client_kwargs": {"verify": "hush"}, "is_early": is_early}
+    with pytest.raises(CheckpointError) as refused:
+        location_at(f"choosy://{uuid4().hex}", options).read("space.json")
+    told = "unexpected keyword argument 'secrt': check the names of the options that were given: secrt, client_kwargs,"
+    assert told in str(refused.value)
+    assert not {"hush", "the rights", "install"} & {*str(refused.value).replace(":", "").split()}
+    assert "client_kwargs.verify" in str(refused.value)
+
+
 class _WithoutJava(MemoryFileSystem):  # type: ignore[misc]
     """A file system that lacks something when it is made, as that of HDFS does without libjvm."""
 

@@ -135,6 +135,15 @@ def test_damage_and_absence_are_named(location: Location, publish: Publisher, en
         Chain.open_or_create(at(endpoint, f"s3://no-such-bucket-{uuid4().hex}/space"), 1)
 
 
+@pytest.mark.parametrize(
+    "misspelt", [{"secrt": "hush"}, {"client_kwargs": {"regoin_name": "hush"}}, {"config_kwargs": {"timeuot": "hush"}}]
+)
+def test_a_misspelt_option_is_told_and_no_value_of_one(endpoint: str, misspelt: dict[str, object]) -> None:
+    with pytest.raises(CheckpointError, match="check the names of the options that were given: endpoint_url, ") as told:
+        Chain.open(location_at(f"s3://{BUCKET}/x", {"endpoint_url": endpoint, "key": "hush", **misspelt}))
+    assert "hush" not in str(told.value)
+
+
 def test_a_bucket_that_does_not_exist_is_told_from_a_place_without_a_space(endpoint: str, location: Location) -> None:
     with pytest.raises(CheckpointError, match="no space here"):
         Chain.open(location)
