@@ -88,7 +88,7 @@ class Pipeline:
         if OP_COLUMN in visible:
             raise SchemaError(
                 f"source {name!r}: a column {OP_COLUMN!r} is where changes say what they do: give it another name, or"
-                " pass op_column= with a DataFrame of Spark"
+                " in a pipeline of Spark pass op_column="
             )
         is_numbered = not found.primary_key
         if is_numbered:

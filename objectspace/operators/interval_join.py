@@ -346,9 +346,9 @@ def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
     if left != right or left not in TIMES:
         raise SchemaError(f"the times are {left} and {right}: expected one type of {', '.join(sorted(TIMES))}")
     expected = timedelta if left.startswith("timestamp") else int
-    for name, by in (("lower", lower), ("upper", upper)):
+    for name, by in (("lower, the least of within=,", lower), ("upper, the greatest of within=,", upper)):
         if by is not None and (not isinstance(by, expected) or isinstance(by, bool)):
             raise SchemaError(f"{name} is {by!r}: between times of {left} it is a {expected.__name__}")
         check_reach(name, by)
     if lower is not None and upper is not None and lower > upper:
-        raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: lower must be <= upper")
+        raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: the first must be <= the second")

@@ -34,7 +34,10 @@ def changes_of(schema: TableSchema, returned: Any) -> Iterator[Change]:
         if op not in OPS:
             raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
         if op != "+" and not schema.primary_key:
-            raise RowError(f"{op} {given!r:.200}: rows are only added: give output_key= to replace or take back")
+            raise RowError(
+                f"{op} {given!r:.200}: rows are only added: to replace or take back, name their key with output_key= of"
+                " apply(), or key= of an Apply"
+            )
         if op == "-":
             yield op, _gone(schema, given)
         elif op != "U-":

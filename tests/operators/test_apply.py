@@ -200,7 +200,7 @@ def test_without_an_output_key_rows_are_added() -> None:
         ([{"carrier": "UA", "late": 1}], {}, "there is no column 'late': the columns are carrier, delay"),
         ([("UA", "much")], {}, r"column 'delay' \(int64\)"),
         ([{"op": "?", "carrier": "UA"}], {}, r"the operation '\?': expected one of \+, -"),
-        ([{"op": "U+", "carrier": "UA"}], {"output_key": ()}, "rows are only added: give output_key= to replace"),
+        ([{"op": "U+", "carrier": "UA"}], {"output_key": ()}, "name their key with output_key= .* or key= of an Apply"),
         ({"carrier": "UA", "delay": 1}, {}, "expected Arrow data, a data frame, rows or None, found a dict"),
         ([1], {}, "expected rows as mappings or tuples, found 1"),
         (pa.table({"carrier": ["UA"]}), {}, "column 'delay' is missing: the data has carrier"),

@@ -122,7 +122,7 @@ def test_times_may_be_timestamps() -> None:
     ("arguments", "message"),
     [
         ({"lower": 3, "upper": 1}, "is empty"),
-        ({"lower": timedelta(1)}, "lower is .* int"),
+        ({"lower": timedelta(1)}, "lower, the least of within=, is .* int"),
         ({"left_time": "nothing"}, "no column 'nothing'"),
     ],
 )

@@ -208,7 +208,7 @@ def test_what_a_join_by_time_cannot_do_is_refused() -> None:
         streams["a"].join(streams["b"], on="k", within=("t", "t"))
     with pytest.raises(SchemaError, match="no temporal join of kind 'full_outer'"):
         streams["a"].join(streams["b"], on="k", how="full", as_of=("t", "t"))
-    with pytest.raises(SchemaError, match=r"lower is 1\.5: between times of int64 it is a int"):
+    with pytest.raises(SchemaError, match=r"lower, the least of within=, is 1\.5: between times of int64 it is a int"):
         streams["a"].join(streams["b"], on="k", within=("t", "t", 1.5, 2))
     for bounds in [(timedelta.max,), (timedelta.min, timedelta.max)]:
         with pytest.raises(SchemaError, match=r"999999.*: at most 999,999,999 days, or None for any time"):

@@ -508,7 +508,7 @@ def test_what_waits_for_promises_is_refused_where_none_come(name: str, watched: 
 
 
 def test_a_source_whose_column_looks_like_the_operations_is_refused() -> None:
-    with pytest.raises(SchemaError, match="'op' is where changes say what they do"):
+    with pytest.raises(SchemaError, match=r"'op' is where changes say what they do: .* of Spark pass op_column="):
         Pipeline().source("s", {"id": "int64", "op": "string?"}, key=["id"])
 
 
