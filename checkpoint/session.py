@@ -83,6 +83,11 @@ class Session:
         inherited.note_user(self)
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a connection; this waits for nobody."""
+        return self._connection is not None
+
+    @property
     def connection(self) -> sqlite3.Connection:
         """The connection, for statements of the caller.
 

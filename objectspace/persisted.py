@@ -86,6 +86,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
         self._is_settled_early = False
+        self._at_epoch: int | None = None
         reader = _at or store.reader()
         self._take_over(reader, _index_of(reader), {})
 
@@ -299,7 +300,9 @@ class PersistedObjectSpace(ObjectSpace):
         self._usable()
         if epoch is None:
             raise EpochTypeError("epoch is None: expected an int; the space itself shows what is newest")
-        return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
+        found = PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
+        found._at_epoch = epoch
+        return found
 
     def close(self) -> None:
         """Close the space, and the store if :meth:`open` opened it; nothing is saved. May be called twice.
@@ -317,12 +320,11 @@ class PersistedObjectSpace(ObjectSpace):
         name, path = type(self).__name__, self._store.path
         if self._closed:
             return f"<{name} {path!r} [closed]>"
-        try:
-            epoch = self._store.epoch_of(self._reader.newest)
-        except Exception:
-            return f"<{name} {path!r} [its store is closed, or cannot be read]>"
+        if not self._store.session.is_open:
+            return f"<{name} {path!r} [its store is closed]>"
         if self._reader.is_retired:
             return f"<{name} {path!r} [the checkpoint that it shows no longer exists]>"
+        epoch = self.last_epoch if self._at_epoch is None else self._at_epoch
         shown = [f"epoch {epoch}" if self._reader.newest else "no checkpoint yet", self._shown_count()]
         return f"{name}({', '.join([repr(path), *shown, *(['read-only'] if self._read_only else [])])})"
 

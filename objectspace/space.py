@@ -390,8 +390,8 @@ class ObjectSpace(ObjectFactory):
         refused should therefore come first. A save within the block is refused.
 
         Args:
-            made_up_for: more errors that leave nothing half done, since the block itself takes back what it did. Not so
-                ``MemoryError`` and ``RecursionError``, which may come anywhere.
+            made_up_for: more errors that leave nothing half done, since the block itself takes back what it did;
+                ``MemoryError`` is none of them, as it may come anywhere.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()

@@ -604,7 +604,8 @@ class SlotTable:
             edits.pop(key, None)
             gone.pop(key, None)
             if dict.__contains__(self.live, key):
-                edits[self._met(key)] = self._taken_back(key, stored)
+                known = self._met(key)  # An equal key of another type may have come in its place.
+                edits[known] = self._taken_back(known, stored)
             elif stored is not ABSENT:
                 gone[key] = self._taken_back(key, stored)
         return edits, gone

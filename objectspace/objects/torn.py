@@ -32,9 +32,6 @@ class MayTear(Protocol):
     _is_torn: int
 
 
-LACKS = (MemoryError, RecursionError)
-"""What may come anywhere, so that nobody can have made up for it."""
-
 CUT = 2
 """What is noted if an edit was cut in two: only a rollback makes up for that, and no block around the edit does."""
 
@@ -60,7 +57,7 @@ class InOnePiece:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         target = self._target
-        if kind is not None and (not issubclass(kind, self._refusals) or issubclass(kind, LACKS)):
+        if kind is not None and (not issubclass(kind, self._refusals) or issubclass(kind, MemoryError)):
             target._is_torn = CUT
         elif target._is_torn and target._is_torn != CUT:  # Else it was cut within the block, or rolled back there.
             target._is_torn = self._before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from types import FunctionType
 from typing import Any, ClassVar
 from weakref import WeakMethod
 
@@ -25,10 +26,13 @@ def _in_one_piece(method: Callable[..., list[Chunk]]) -> Callable[..., list[Chun
 
     @wraps(method)
     def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
-        if self._home is None:
+        try:
             return method(self, *given, **named)
-        with self._home.in_one_piece(Exception):
-            return method(self, *given, **named)
+        except BaseException:
+            if self._home is None:
+                raise
+            with self._home.in_one_piece(Exception):
+                raise
 
     return whole
 
@@ -53,7 +57,7 @@ class Operator(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name in ("process", "barrier"):
-            if name in vars(cls):
+            if isinstance(vars(cls).get(name), FunctionType):
                 setattr(cls, name, _in_one_piece(vars(cls)[name]))
 
     def __init__(self) -> None:

@@ -130,6 +130,25 @@ def test_a_key_that_went_and_came_back_around_a_save_in_vain_stands_at_the_end(s
     assert list(PersistedObjectSpace(space.store).get_dictionary("t").items()) == [(2, "b"), (1, "a")]
 
 
+@pytest.mark.parametrize("key", [True, 1.0])
+@pytest.mark.parametrize("kind", ["sorted_set", "set", "sorted_dictionary", "dictionary"])
+def test_a_key_that_went_with_a_save_in_vain_and_came_back_as_an_equal_one_is_another_key(
+    space: PersistedObjectSpace, kind: str, key: Any
+) -> None:
+    target = getattr(space, f"create_{kind}")("t")
+    is_set = kind.endswith("set")
+    target.update([1] if is_set else {1: "x"})
+    written(space)
+    (target.discard if is_set else target.pop)(1)
+    writer = space.store.writer()
+    space.save(writer)
+    target.update([key] if is_set else {key: "x"})
+    writer.rollback()
+    space.checkpoint()
+    (found,) = PersistedObjectSpace(space.store).get("t")
+    assert (found, type(found)) == (key, type(key))
+
+
 def test_a_queue_nets_what_came_and_went(space: PersistedObjectSpace) -> None:
     queue = space.create_queue("q")
     written(space)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -38,7 +39,17 @@ def test_a_space_that_can_be_used_no_more_is_shown_as_such(tmp_path: Path) -> No
     space.close()
     assert repr(space) == f"<PersistedObjectSpace {path!r} [closed]>"
     assert repr(SpacePart(space, "a/")) == f"SpacePart({space!r}, 'a/')"
-    assert repr(earlier) == f"<PersistedObjectSpace {path!r} [its store is closed, or cannot be read]>"
+    assert repr(earlier) == f"<PersistedObjectSpace {path!r} [its store is closed]>"
+
+
+def test_a_space_is_shown_without_waiting_for_a_commit_in_another_thread(space: PersistedObjectSpace) -> None:
+    shown: list[str] = []
+    with space.store.unchanged_since(None):
+        thread = Thread(target=lambda: shown.append(repr(space)))
+        thread.start()
+        thread.join(60)
+        assert shown == ["PersistedObjectSpace(':memory:', no checkpoint yet, 0 objects)"]
+    thread.join()
 
 
 def test_a_volatile_space_is_shown_by_its_size() -> None:
@@ -54,7 +65,7 @@ def test_a_manager_is_shown_by_its_space(space: PersistedObjectSpace) -> None:
     manager = KeyValueTableManager(space, autocommit=True)
     assert repr(manager) == f"KeyValueTableManager({space!r}, autocommit=True)"
     space.store.close()
-    assert "[its store is closed, or cannot be read]" in repr(manager)
+    assert "[its store is closed]" in repr(manager)
 
 
 def test_a_reader_is_shown_by_its_store_its_checkpoint_and_its_runs(space: PersistedObjectSpace) -> None:
