@@ -414,6 +414,8 @@ class Session:
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         if kind is StoreFailedError and not self.in_memory and lacks_room(error, Path(self.path).parent):
             advice = f"no space is left: free some{REOPEN}"
+        elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
+            advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
 
     def _schema_damage(self, error: Exception) -> str:
@@ -641,6 +643,7 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
+_LACK_OF_MEMORY = (sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP)
 _DAMAGED = f"the file is damaged: {RESTORE}"
 _CLOSED = "the file cannot be opened or written: check that it exists, and the permissions of it and its folder"
 _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {

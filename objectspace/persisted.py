@@ -85,7 +85,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
-        self._is_settled_early = False
+        self._is_settled_early, self._owed = False, 0
         self._at_epoch: int | None = None
         reader = _at or store.reader()
         self._take_over(reader, _index_of(reader), {})
@@ -197,16 +197,19 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._usable()
         self._refuse_amid_edit("an acknowledgement")
-        if self._flight is None and self._is_settled_early:
-            self._is_settled_early = False
-            return
-        if self._flight is None:
+        flight = self._flight
+        if flight is not None and flight.writer.is_newest_in(self._store, self._reader):
+            self._settle(durable=True)
+        elif self._owed:
+            self._owed -= 1
+        elif flight is not None:
+            raise self._not_saved(flight.writer)
+        elif not self._is_settled_early:
             raise CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
             )
-        if not self._flight.writer.is_newest_in(self._store, self._reader):
-            raise self._not_saved(self._flight.writer)
-        self._settle(durable=True)
+        else:
+            self._is_settled_early = False
 
     def _not_saved(self, writer: Writer) -> CheckpointProtocolError:
         if writer.state is WriterState.COMMITTED:
@@ -284,7 +287,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._resolve()
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).newest)
-        self._is_settled_early = False
+        self._is_settled_early, self._owed = False, 0
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
@@ -535,10 +538,13 @@ class PersistedObjectSpace(ObjectSpace):
     def _resolve(self) -> None:
         """Find out how the save in flight ended, and settle it."""
         if self._flight is not None:
-            durable = self._flight.writer.is_newest_in(self._store, self._reader)
+            writer = self._flight.writer
+            durable = writer.is_newest_in(self._store, self._reader)
             self._settle(durable)
-            # The save that asks may yet be refused, and then the acknowledgement of this one is still to come.
-            self._is_settled_early = durable
+            # The save that asks may yet be refused, and then the acknowledgement of this one is still to come; or
+            # whoever awaits its commit hears of it only later, as behind asyncio.shield() and asyncio.wait_for().
+            self._is_settled_early = durable and not writer.is_async
+            self._owed += durable and writer.is_async
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; if what is stored now cannot be read, it stays in flight."""

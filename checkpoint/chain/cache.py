@@ -63,6 +63,7 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
         reader = store.reader()
         # The image has a digest of its own: a damaged row in the cache would become the truth for all machines.
         reader.check_rows()
+        plan.location.require_there()
         pages = _reserving(reader.image_pages(), store.next_object_id() - 1)
         written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
     return replace(written, replaces=standing(runs_seen_at(lineage)))

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from checkpoint.chain.division import DIVIDER, Division, read_division
-from checkpoint.chain.folders import private_folder, scratch_folder
+from checkpoint.chain.folders import private_folder, scratch_folder, unusable
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, RunsSeen, runs_seen_at, standing
@@ -169,8 +169,11 @@ def _note_image(store: CheckpointStore, image: AcceptedRun) -> None:
     last = [entry for entry in records(store) if entry[0] <= image.epoch][-1]
     path = _note_of(store)
     staged = path.with_name(f"{path.name}-{uuid4().hex}")
-    staged.write_text(json.dumps([[image.epoch, image.digest], last]))
-    staged.replace(path)
+    try:
+        staged.write_text(json.dumps([[image.epoch, image.digest], last]))
+        staged.replace(path)
+    except OSError as error:
+        raise unusable(path.parent, error) from error
 
 
 def _noted_image(store: CheckpointStore) -> tuple[tuple[int, str], tuple[int, str]] | None:

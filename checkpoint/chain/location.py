@@ -63,6 +63,13 @@ class Location(ABC):
         """Return the folder that this one lies in, or None if there is none."""
         return None
 
+    def require_there(self) -> None:  # noqa: B027 -- an object store has no folders that could be gone
+        """Make sure that the place of a space is still there, where a write would make another one.
+
+        Raises:
+            CheckpointError: it is gone.
+        """
+
     @abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None if there is none.
@@ -201,6 +208,14 @@ class LocalLocation(Location):
     def parent(self) -> Location:
         """Return the folder that this one lies in."""
         return LocalLocation(self.root.parent)
+
+    def require_there(self) -> None:
+        """Make sure that the folder is there."""
+        if not self.root.is_dir():
+            raise CheckpointError(
+                f"location {self.url}: the folder is gone: it was moved or removed, or its file system is not mounted:"
+                " put it back, and try again; nothing was written"
+            )
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None if there is none."""
@@ -468,7 +483,7 @@ def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:
 def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
     try:
         yield
-    except CheckpointError:
+    except (CheckpointError, MemoryError):
         raise
     except Exception as error:
         if isinstance(location, RemoteLocation):

@@ -160,6 +160,7 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
     """
     # An image without a row says that all is gone, if there was anything.
     is_nothing = run.is_empty() and not (run.kind is CheckpointKind.FULL and plan.lineages[shard])
+    plan.location.require_there()
     accepted = None if is_nothing else write_run(plan.location, run, plan.operator, shard, plan.epoch)
     return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
 

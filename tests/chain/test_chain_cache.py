@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -24,6 +25,7 @@ from checkpoint.chain import (
     fold,
     location_at,
     open_cache,
+    save_run,
     write_image,
 )
 from checkpoint.chain.folders import LONGEST_NAME, folder_name, scratch_folder, sweep
@@ -445,6 +447,31 @@ def test_a_cache_folder_that_is_read_only_from_now_on_is_named(
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(CheckpointError, match=f"cache folder {kept.parent}: Permission denied: set OBJECTSPACE_CACHE"):
         _open(chain, tmp_path)
+
+
+def test_a_cache_folder_that_goes_while_an_image_is_noted_is_named(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        publish(chain, {"a": number})
+    publish(chain, {"a": 3}, images=[write_image(_plan(chain, tmp_path), 0)])
+    (kept,) = _files(tmp_path)
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=FileNotFoundError(2, "No such file or directory")))
+    with pytest.raises(CheckpointError, match=f"cache folder {kept.parent}: No such file or directory: set OBJECTS"):
+        _open(chain, tmp_path)
+
+
+def test_a_task_makes_no_other_folder_where_that_of_its_space_is_gone(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    publish(chain, {"a": 1})
+    plan = chain.operator_plan(OPERATOR)
+    root = tmp_path / "space"
+    away = root.rename(root.with_name("away"))
+    with pytest.raises(CheckpointError, match=r"the folder is gone: .* put it back"):
+        save_run(plan, 0, run_of({"a": 2}))
+    assert not root.exists()
+    away.rename(root)
+    assert publish(chain, {"a": 3}).epoch == 2
 
 
 def test_an_unchanged_shard_writes_no_file(chain: Chain, publish: Publisher, location: Location) -> None:

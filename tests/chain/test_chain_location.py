@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import fsspec
@@ -323,3 +324,9 @@ def test_the_url_of_a_folder_that_is_no_text_is_that_folder(tmp_path: Path, spel
         made = Chain.open_or_create(location_at(folder), 1)
         url = spelling.format(folder.as_uri().removeprefix("file://"))
         assert Chain.open(location_at(url)).incarnation == made.incarnation
+
+
+def test_lack_of_memory_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):
+        location_at(tmp_path).read("run/a")

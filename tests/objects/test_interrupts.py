@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -222,6 +223,53 @@ def test_no_second_save_comes_between_the_end_of_a_commit_and_who_awaits_it(held
 
     asyncio.run(use())
     assert space.checkpoint().slots == 0
+
+
+async def alone(commit: Coroutine[Any, Any, Any]) -> None:
+    await commit
+
+
+async def within(commit: Coroutine[Any, Any, Any]) -> None:
+    async with asyncio.timeout(60):
+        await commit
+
+
+AWAITED: dict[str, Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]] = {
+    "alone": alone,
+    "shield": lambda commit: asyncio.shield(asyncio.ensure_future(commit)),
+    "timeout": within,
+    "wait_for": lambda commit: asyncio.wait_for(commit, 60),
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_tasks_that_save_one_after_the_other_each_acknowledge_their_own(name: str, tmp_path: Path) -> None:
+    space = PersistedObjectSpace.open(tmp_path / "s.db")
+    slots = space.create_dictionary("d")
+    space.checkpoint()
+
+    async def save(key: int) -> None:
+        slots[key] = key
+        while True:
+            writer = space.store.writer()
+            try:
+                space.save(writer)
+            except CheckpointProtocolError:
+                await asyncio.sleep(0)
+            else:
+                break
+        await AWAITED[name](writer.commit_async())
+        space.on_saved()
+
+    async def use() -> None:
+        await asyncio.gather(*map(save, range(8)))
+
+    asyncio.run(use())
+    with pytest.raises(CheckpointProtocolError, match="without a save"):
+        space.on_saved()
+    assert space.checkpoint().slots == 0
+    assert PersistedObjectSpace(space.store).get("d") == {key: key for key in range(8)}
+    space.close()
 
 
 def stopped_before_it_came_back(writer: CheckpointWriter) -> tuple[asyncio.AbstractEventLoop, Coroutine[Any, Any, Any]]:
