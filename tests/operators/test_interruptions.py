@@ -84,7 +84,7 @@ def test_an_operator_that_is_interrupted_is_saved_before_or_after_or_not_at_all(
     after.call()
     whole = [stored(one.it.store) for one in (before, after) if is_saved(one.it.space)]
     refused, ended = 0, Halted(name, call).again()
-    for line in count(0 if at_scale else 5, 3 if at_scale else 97):
+    for line in count(0 if at_scale else 5, 13 if at_scale else 97):
         it = Halted(name, call)
         if not interrupted(it.call, line):
             break
@@ -125,7 +125,7 @@ def test_an_event_that_is_interrupted_is_saved_before_or_after_or_not_at_all(nam
         whole = [stored(player.store)]
         player.operator.on_next(events, events % inputs)
         whole.append(checkpointed(player.space))
-        for line in count(step=1 if at_scale else 11):
+        for line in count(step=2 if at_scale else 11):
             player = played(events)
             if not interrupted(lambda: player.operator.on_next(events, events % inputs), line):  # noqa: B023
                 break
