@@ -28,7 +28,7 @@ class Setting(Generic[T]):
     def __init__(self, read: Callable[[], T], write: Callable[[T], object], value: T) -> None:
         self._read, self._write, self._value = read, write, value
         self._before = read()
-        self._lock, self._wanted = threading.Lock(), 0
+        self._lock, self._wanted = threading.RLock(), 0
 
     @contextmanager
     def wanted(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from itertools import islice
-from threading import Lock
+from threading import RLock
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -82,7 +82,7 @@ class MemTable:
         self._operations: dict[bytes, _Noted] = {}
         self._order: SortedList | None = None
         self._unsorted: list[bytes] = []
-        self._sorting = Lock()
+        self._sorting = RLock()
         self._journal: dict[bytes, _Noted] | None = None
 
     def insert(self, key: bytes, new: Any) -> None:

@@ -35,6 +35,7 @@ from objectspace.relational import (
 )
 from objectspace.testing.faults import FAILURES, ONCE, Fault, failing
 from tests.objects.interruptions import at_exit, interrupted
+from tests.objects.stand_ins import at_each_step
 from tests.relational.helpers import new_space, schema_of, space_on
 
 ORDERS = schema_of("a int64", "b int64", "c int64", key=["a"])
@@ -156,6 +157,16 @@ def test_a_scan_goes_on_where_the_space_is_rolled_back_or_another_handle_commits
     other.insert_rows([(1,), (5,)])
     other.commit(2)
     assert keys_of(scan) == [1, 0]
+
+
+def test_a_scan_may_come_in_the_midst_of_another_as_from_a_signal_handler() -> None:
+    table, found = filled("blind"), list[list[Any]]()
+    table.insert_row((0, 0, 0))
+    assert len(list(table.scan())) == 3
+    table.insert_rows([(key, 0, 0) for key in range(3, 9)])  # They are sorted in by the next scan.
+    at_each_step(lambda: list(table.scan()), lambda: found.append(keys_of(table.scan())))
+    assert found
+    assert all(keys == list(range(9)) for keys in found)
 
 
 def test_a_table_of_one_row_is_scanned_once() -> None:
