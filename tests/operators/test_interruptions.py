@@ -22,6 +22,9 @@ from tests.objects.interruptions import interrupted
 from tests.operators.event_player import Player
 from tests.operators.test_rollback import FIRST, LAST, OPERATORS, SCHEMA, Open
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Python drops what is raised while a generator is closed."""
+
 Stored = list[tuple[Any, ...]]
 
 
