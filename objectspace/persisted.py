@@ -85,7 +85,10 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
-        self._is_settled_early, self._owed = False, 0
+        self._is_settled_early = False
+        """Whether a save that was refused has found the one before it durable, which was not acknowledged yet."""
+        self._owed = 0
+        """How many saves a later one has found durable before the tasks that await their commits acknowledge them."""
         self._at_epoch: int | None = None
         reader = _at or store.reader()
         self._take_over(reader, _index_of(reader), {})
@@ -202,16 +205,17 @@ class PersistedObjectSpace(ObjectSpace):
             self._settle(durable=True)
         elif self._owed:
             self._owed -= 1
-        elif flight is not None:
-            raise self._not_saved(flight.writer)
-        elif not self._is_settled_early:
-            raise CheckpointProtocolError(
+        elif flight is None and self._is_settled_early:
+            self._is_settled_early = False
+        else:
+            raise self._not_saved(flight)
+
+    def _not_saved(self, flight: _Flight | None) -> CheckpointProtocolError:
+        if flight is None:
+            return CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
             )
-        else:
-            self._is_settled_early = False
-
-    def _not_saved(self, writer: Writer) -> CheckpointProtocolError:
+        writer = flight.writer
         if writer.state is WriterState.COMMITTED:
             return CheckpointProtocolError(
                 "on_saved() before the rows were applied: the writer is committed, but the newest checkpoint of"
