@@ -17,7 +17,7 @@ from uuid import uuid4
 import fsspec
 
 from checkpoint.address import local_path
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, FencedError
 
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """The remote file systems whose files lie in buckets or containers."""
@@ -67,7 +67,7 @@ class Location(ABC):
         """Make sure that the place of a space is still there, where a write would make another one.
 
         Raises:
-            CheckpointError: it is gone.
+            FencedError: it is gone.
         """
 
     @abstractmethod
@@ -212,9 +212,9 @@ class LocalLocation(Location):
     def require_there(self) -> None:
         """Make sure that the folder is there."""
         if not self.root.is_dir():
-            raise CheckpointError(
+            raise FencedError(
                 f"location {self.url}: the folder is gone: it was moved or removed, or its file system is not mounted:"
-                " put it back, and try again; nothing was written"
+                " put it back, and start again; nothing was written"
             )
 
     def read(self, name: str) -> bytes | None:

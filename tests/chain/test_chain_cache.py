@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, FencedError, Run
 from checkpoint.chain import (
     Chain,
     Location,
@@ -467,7 +467,7 @@ def test_a_task_makes_no_other_folder_where_that_of_its_space_is_gone(publish: P
     plan = chain.operator_plan(OPERATOR)
     root = tmp_path / "space"
     away = root.rename(root.with_name("away"))
-    with pytest.raises(CheckpointError, match=r"the folder is gone: .* put it back"):
+    with pytest.raises(FencedError, match=r"the folder is gone: .* put it back"):
         save_run(plan, 0, run_of({"a": 2}))
     assert not root.exists()
     away.rename(root)

@@ -196,7 +196,7 @@ def test_a_driver_whose_space_was_made_anew_is_fenced(tmp_path: Path, publish: P
     for number in range(2):
         publish(first, {"a": number})
     shutil.rmtree(tmp_path / "space")
-    with pytest.raises(FencedError, match=r"space\.json is gone, expected .* nothing was published"):
+    with pytest.raises(FencedError, match=r"the folder is gone: .* nothing was written"):
         publish(first, {"a": 2})
     shutil.rmtree(tmp_path / "space", ignore_errors=True)
     second = Chain.open_or_create(location, 1)
