@@ -128,11 +128,6 @@ class Writer:
         loops.append(asyncio.get_running_loop())
         return await asyncio.to_thread(self.commit)
 
-    @property
-    def is_async(self) -> bool:
-        """Whether :meth:`commit_async` was called."""
-        return bool(self._commits)
-
     def is_let_go(self) -> bool:
         """Return whether :meth:`commit_async` was called and nobody can await it any more.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from checkpoint import (
     CheckpointError,
@@ -87,8 +88,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._flight: _Flight | None = None
         self._is_settled_early = False
         """Whether a save that was refused has found the one before it durable, which was not acknowledged yet."""
-        self._owed = 0
-        """How many saves a later one has found durable before the tasks that await their commits acknowledge them."""
+        self._owed: WeakSet[Any] = WeakSet()
+        """The tasks whose saves those of other tasks have found durable, before they could acknowledge them."""
         self._at_epoch: int | None = None
         reader = _at or store.reader()
         self._take_over(reader, _index_of(reader), {})
@@ -169,6 +170,8 @@ class PersistedObjectSpace(ObjectSpace):
         else:
             self._keep_later(noted, index)
         self._flight, self._is_settled_early = _Flight(writer, saved, index, started), False
+        if self._flight.task is not None:
+            self._owed.discard(self._flight.task)
         self._is_torn = False
 
     def _dirty_entries(self) -> dict[int, IndexEntry | None]:
@@ -200,11 +203,11 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._usable()
         self._refuse_amid_edit("an acknowledgement")
-        flight = self._flight
-        if flight is not None and flight.writer.is_newest_in(self._store, self._reader):
+        flight, task = self._flight, _current_task()
+        if task is not None and task in self._owed:
+            self._owed.discard(task)
+        elif flight is not None and flight.writer.is_newest_in(self._store, self._reader):
             self._settle(durable=True)
-        elif self._owed:
-            self._owed -= 1
         elif flight is None and self._is_settled_early:
             self._is_settled_early = False
         else:
@@ -291,7 +294,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._resolve()
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).newest)
-        self._is_settled_early, self._owed = False, 0
+        self._is_settled_early, self._owed = False, WeakSet()
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
@@ -331,9 +334,17 @@ class PersistedObjectSpace(ObjectSpace):
             return f"<{name} {path!r} [its store is closed]>"
         if self._reader.is_retired:
             return f"<{name} {path!r} [the checkpoint that it shows no longer exists]>"
-        epoch = self.last_epoch if self._at_epoch is None else self._at_epoch
-        shown = [f"epoch {epoch}" if self._reader.newest else "no checkpoint yet", self._shown_count()]
-        return f"{name}({', '.join([repr(path), *shown, *(['read-only'] if self._read_only else [])])})"
+        shown = [self._shown_state(), self._shown_count(), *(["read-only"] if self._read_only else [])]
+        return f"{name}({', '.join([repr(path), *shown])})"
+
+    def _shown_state(self) -> str:
+        """Return what is shown of the state, without a question to the store, which may be busy."""
+        number = self._reader.newest
+        if not number:
+            return "no checkpoint yet"
+        if self._at_epoch is not None:
+            return f"epoch {self._at_epoch}"
+        return f"epoch {self.last_epoch}" if number == self._store.next_number() - 1 else f"checkpoint {number}"
 
     def __enter__(self) -> PersistedObjectSpace:
         return self
@@ -542,13 +553,14 @@ class PersistedObjectSpace(ObjectSpace):
     def _resolve(self) -> None:
         """Find out how the save in flight ended, and settle it."""
         if self._flight is not None:
-            writer = self._flight.writer
-            durable = writer.is_newest_in(self._store, self._reader)
+            flight = self._flight
+            durable = flight.writer.is_newest_in(self._store, self._reader)
             self._settle(durable)
-            # The save that asks may yet be refused, and then the acknowledgement of this one is still to come; or
-            # whoever awaits its commit hears of it only later, as behind asyncio.shield() and asyncio.wait_for().
-            self._is_settled_early = durable and not writer.is_async
-            self._owed += durable and writer.is_async
+            # The save that asks may yet be refused, and then the acknowledgement of this one is still to come.
+            self._is_settled_early = durable
+            if durable and flight.task is not None and flight.task is not _current_task():
+                # That task hears of its commit only later, as behind asyncio.shield() and asyncio.wait_for().
+                self._owed.add(flight.task)
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; if what is stored now cannot be read, it stays in flight."""
@@ -606,8 +618,9 @@ class PersistedObjectSpace(ObjectSpace):
         if self._is_torn:
             raise CheckpointProtocolError(
                 "a save, its acknowledgement, a rollback or an edit was interrupted partway (by Ctrl-C, lack of"
-                " memory, or an error): what is in memory is no longer certain, and none of it will be saved into"
-                f" {self._store.path}; go back to the last checkpoint with rollback()"
+                " memory, or an error), or edits that belong together are still under way (in_one_piece(), a barrier):"
+                f" none of what is in memory will be saved into {self._store.path}; ask again after them, or else go"
+                " back to the last checkpoint with rollback()"
             )
 
     def _refuse_amid_edit(self, asked: str) -> None:
@@ -712,7 +725,7 @@ class _Flight:
         started: float,
     ) -> None:
         self.objects, self.index, self.started = objects, index, started
-        self.writer = writer
+        self.writer, self.task = writer, _current_task()
 
     def is_pending(self) -> bool:
         """Return whether the writer may still commit."""
@@ -722,6 +735,14 @@ class _Flight:
         """Return whether nobody is left waiting for the commit: the caller has dropped it, or the writer."""
         writer = self.writer
         return self.is_pending() and (sys.getrefcount(writer) <= BY_NAME + 1 or writer.is_let_go())
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    """Return the task of asyncio that this runs in, if it does in one."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _can_slip(target: PersistedObject) -> bool:

@@ -390,8 +390,9 @@ class ObjectSpace(ObjectFactory):
         refused should therefore come first. A save within the block is refused.
 
         Args:
-            made_up_for: more errors that leave nothing half done, since the block itself takes back what it did;
-                ``MemoryError`` is none of them, as it may come anywhere.
+            made_up_for: more errors that leave nothing half done, since the block itself takes back what it did. Those
+                that may come anywhere are none of them: ``MemoryError``, and ``RecursionError`` unless code of a user
+                was at work.
 
         >>> from objectspace import VolatileObjectSpace
         >>> space = VolatileObjectSpace()

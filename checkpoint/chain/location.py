@@ -211,7 +211,9 @@ class LocalLocation(Location):
 
     def require_there(self) -> None:
         """Make sure that the folder is there."""
-        if not self.root.is_dir():
+        with _explained(self, "look at", "its folder"):
+            is_there = self.root.is_dir()
+        if not is_there:
             raise FencedError(
                 f"location {self.url}: the folder is gone: it was moved or removed, or its file system is not mounted:"
                 " put it back, and start again; nothing was written"
@@ -338,6 +340,8 @@ class RemoteLocation(Location):
         """
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
+        except MemoryError:
+            raise
         except Exception as error:
             _require_options_known(self, error)
             # HDFS looks for Java as soon as it is created, and SFTP connects: both raise errors of their own kinds.

@@ -22,6 +22,9 @@ _EDIT, _READ, _LAST = range(3)
 _MARKED: dict[int, tuple[CodeType, int]] = {}
 """The code of marked methods by its id, since to hash code takes the longer the longer it is, and what they do."""
 
+_OURS = frozenset({"checkpoint", "numpy", "objectspace", "pyarrow", "sortedcontainers", *sys.stdlib_module_names})
+"""Whose code is at work where no function of a user is."""
+
 _OF_KEYS = frozenset({"__hash__", "__eq__", "__lt__"})
 """What Python's own code calls of a key while it makes an edit, of which it leaves no frame."""
 
@@ -57,10 +60,23 @@ class InOnePiece:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         target = self._target
-        if kind is not None and (not issubclass(kind, self._refusals) or issubclass(kind, MemoryError)):
+        if kind is not None and (not issubclass(kind, self._refusals) or _may_be_ours(kind, at)):
             target._is_torn = CUT
         elif target._is_torn and target._is_torn != CUT:  # Else it was cut within the block, or rolled back there.
             target._is_torn = self._before
+
+
+def _may_be_ours(kind: type[BaseException], at: TracebackType | None) -> bool:
+    """Return whether an error may have struck anywhere, and not a function of a user, which is called last."""
+    return issubclass(kind, MemoryError) or (issubclass(kind, RecursionError) and not _is_of_user(at))
+
+
+def _is_of_user(at: TracebackType | None) -> bool:
+    while at is not None:
+        if at.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _OURS:
+            return True
+        at = at.tb_next
+    return False
 
 
 def undivided(edit: M) -> M:

@@ -18,21 +18,37 @@ Promise = tuple[str, Any]
 """A watermark: the name of a column, and the least value that a later row can have in it."""
 
 
-def _in_one_piece(method: Callable[..., list[Chunk]]) -> Callable[..., list[Chunk]]:
+Method = Callable[..., list[Chunk]]
+
+
+def _cut_if_interrupted(process: Method) -> Method:
     """Have what interrupts a method of an operator leave the space cut, so that no half of it is ever saved.
 
     An error, such as one of a user's function, does not: the method says itself what it leaves then.
     """
 
-    @wraps(method)
+    @wraps(process)
     def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
-        try:
-            return method(self, *given, **named)
+        try:  # Around a chunk of one row, a block would take longer than the chunk.
+            return process(self, *given, **named)
         except BaseException:
             if self._home is None:
                 raise
             with self._home.in_one_piece(Exception):
                 raise
+
+    return whole
+
+
+def _in_one_piece(barrier: Method) -> Method:
+    """Do the same, and refuse saves in its midst, where an epoch is sealed by half."""
+
+    @wraps(barrier)
+    def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
+        if self._home is None:
+            return barrier(self, *given, **named)
+        with self._home.in_one_piece(Exception):
+            return barrier(self, *given, **named)
 
     return whole
 
@@ -56,9 +72,9 @@ class Operator(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in ("process", "barrier"):
+        for name, whole in (("process", _cut_if_interrupted), ("barrier", _in_one_piece)):
             if isinstance(vars(cls).get(name), FunctionType):
-                setattr(cls, name, _in_one_piece(vars(cls)[name]))
+                setattr(cls, name, whole(vars(cls)[name]))
 
     def __init__(self) -> None:
         self._tables: dict[str, StateTable] = {}

@@ -82,7 +82,7 @@ class MemTable:
         self._operations: dict[bytes, _Noted] = {}
         self._order: SortedList | None = None
         self._unsorted: list[bytes] = []
-        self._sorting = RLock()
+        self._sorting, self._is_sorting = RLock(), False
         self._journal: dict[bytes, _Noted] | None = None
 
     def insert(self, key: bytes, new: Any) -> None:
@@ -238,15 +238,26 @@ class MemTable:
         """
         if self._order is None or self._unsorted:
             with self._sorting:
-                order, operations = self._order, self._operations
-                if order is None:
-                    order = SortedList(operations)
-                else:
-                    new = dict.fromkeys(self._unsorted)
-                    order.update([key for key in new if key in operations and key not in order])
-                self._order, self._unsorted = order, []
-                return order
+                return SortedList(self._operations) if self._is_sorting else self._sorted_in()
         return self._order
+
+    def _sorted_in(self) -> SortedList:
+        """Sort in what is unsorted; what comes in its midst, in a signal handler, sorts for itself."""
+        self._is_sorting = True
+        try:
+            order, operations = self._order, self._operations
+            if order is None:
+                order = SortedList(operations)
+            else:
+                new = dict.fromkeys(self._unsorted)
+                order.update([key for key in new if key in operations and key not in order])
+            self._order, self._unsorted = order, []
+            return order
+        except BaseException:
+            self._order = None  # It may be half updated.
+            raise
+        finally:
+            self._is_sorting = False
 
     def _put_update(self, key: bytes, old: Any, new: Any) -> None:
         if old == new:

@@ -272,6 +272,32 @@ def test_tasks_that_save_one_after_the_other_each_acknowledge_their_own(name: st
     space.close()
 
 
+def test_the_acknowledgement_of_a_save_is_none_of_another_one(held: tuple[Event, Event]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def save_and_give_up() -> None:
+        commit = asyncio.create_task(saved_into(space, 1).commit_async())
+        await asyncio.to_thread(has_begun.wait)
+        commit.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+
+    async def use() -> None:
+        await save_and_give_up()
+        for value in (2, 3):
+            saved_into(space, value)
+            with pytest.raises(CheckpointProtocolError, match="before the commit"):
+                space.on_saved()
+        other = asyncio.create_task(asyncio.to_thread(space.store.checkpoints))
+        await other
+        with pytest.raises(CheckpointProtocolError, match="before the commit"):
+            space.on_saved()
+
+    asyncio.run(use())
+
+
 def stopped_before_it_came_back(writer: CheckpointWriter) -> tuple[asyncio.AbstractEventLoop, Coroutine[Any, Any, Any]]:
     """Return an event loop that was stopped when a commit had ended in its thread, and what waits there for that."""
     loop, commit = asyncio.new_event_loop(), writer.commit_async()

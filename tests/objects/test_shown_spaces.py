@@ -42,6 +42,14 @@ def test_a_space_that_can_be_used_no_more_is_shown_as_such(tmp_path: Path) -> No
     assert repr(earlier) == f"<PersistedObjectSpace {path!r} [its store is closed]>"
 
 
+def test_a_space_that_others_have_overtaken_is_shown_as_what_it_reads(space: PersistedObjectSpace) -> None:
+    space.checkpoint(epoch=9)
+    PersistedObjectSpace(space.store).checkpoint(epoch=12)
+    assert repr(space) == "PersistedObjectSpace(':memory:', checkpoint 1, 0 objects)"
+    space.rollback()
+    assert repr(space) == "PersistedObjectSpace(':memory:', epoch 12, 0 objects)"
+
+
 def test_a_space_is_shown_without_waiting_for_a_commit_in_another_thread(space: PersistedObjectSpace) -> None:
     shown: list[str] = []
     with space.store.unchanged_since(None):

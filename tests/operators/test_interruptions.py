@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partialmethod
@@ -13,7 +14,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
-from objectspace.operators import Chain, EventOperator, Operator, Pipeline
+from objectspace.operators import Apply, Chain, EventOperator, Operator, Pipeline
 from objectspace.operators import count as number_of
 from objectspace.operators.events import Average, Buffer, CombineLatest, GroupBy, SelectMany, Take, Where, Window, Zip
 from objectspace.operators.run import LocalRun, run_local
@@ -212,3 +213,54 @@ def test_methods_of_an_operator_may_be_any_that_a_class_can_have() -> None:
     operator = Unbound()
     operator.open(PersistedObjectSpace(CheckpointStore(":memory:")), "it")
     assert (operator.process("a chunk"), operator.barrier(7)) == (["taken"], [7])
+
+
+def at_depth(room: int, work: Callable[[], object]) -> object:
+    """Do some work with room for only so many more calls."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+
+    def down(more: int) -> object:
+        return work() if more <= 0 else down(more - 1)
+
+    return down(sys.getrecursionlimit() - depth - room)
+
+
+@pytest.mark.parametrize("name", ["sums", "extremes", "windows", "dedup", "outer join", "pipeline"])
+def test_an_operator_for_which_the_stack_was_too_full_is_saved_before_or_after_or_not_at_all(name: str) -> None:
+    after, ended = Halted(name, "barrier"), Halted(name, "barrier").again()
+    outcomes = [[*map(Chunk.rows, after.it.operator.barrier(2))]]
+    refused = 0
+    for room in range(5, 60):
+        it = Halted(name, "barrier")
+        try:
+            at_depth(room, it.call)
+        except RecursionError:
+            out = [*map(Chunk.rows, it.it.operator.barrier(2))]
+            if is_saved(it.it.space):
+                assert (out, stored(it.it.store)) == (outcomes[0], ended)
+            else:
+                refused += 1
+                assert it.again() == ended
+    assert refused > 0
+
+
+def test_a_save_that_code_of_a_user_asks_for_amid_a_barrier_is_refused() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+
+    class Saves:
+        def process(self, batch: Any, part: Any) -> Any:
+            part.get_or_create_list("seen").append(len(batch))
+            with pytest.raises(CheckpointProtocolError, match="still under way"):
+                space.checkpoint()
+            return batch.to_pylist()
+
+        def __deepcopy__(self, _: object) -> Saves:
+            return self
+
+    operator = Apply(SCHEMA, Saves(), "own", SCHEMA, ["id"])
+    operator.open(space, "own")
+    operator.process(Chunk.from_rows(SCHEMA, [("+", row) for row in FIRST]))
+    assert sum(map(len, operator.barrier(1))) == len(FIRST)
+    assert space.checkpoint(epoch=1).slots > len(FIRST)
