@@ -28,7 +28,7 @@ def _cut_if_interrupted(process: Method) -> Method:
     """
 
     @wraps(process)
-    def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
+    def _whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
         try:  # Around a chunk of one row, a block would take longer than the chunk.
             return process(self, *given, **named)
         except BaseException:
@@ -37,20 +37,20 @@ def _cut_if_interrupted(process: Method) -> Method:
             with self._home.in_one_piece(Exception):
                 raise
 
-    return whole
+    return _whole
 
 
 def _in_one_piece(barrier: Method) -> Method:
     """Do the same, and refuse saves in its midst, where an epoch is sealed by half."""
 
     @wraps(barrier)
-    def whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
+    def _whole(self: Operator, *given: Any, **named: Any) -> list[Chunk]:
         if self._home is None:
             return barrier(self, *given, **named)
         with self._home.in_one_piece(Exception):
             return barrier(self, *given, **named)
 
-    return whole
+    return _whole
 
 
 class Operator(ABC):
