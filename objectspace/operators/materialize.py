@@ -83,7 +83,7 @@ class Materialize(Operator):
                 "update_if_newer compares versions: name their columns with version_column=, or in a pipeline with"
                 " version="
             )
-        names = [version_column] if isinstance(version_column, str) else list(version_column or ())
+        names = column_names(version_column or ())
         self._input, self.conflict, self._hears_all, self._trusts = schema, conflict, hears_all, trusts
         self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]
         self._keys_of = dictionary_keys(schema, schema.key_places)
