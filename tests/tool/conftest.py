@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,6 +22,25 @@ ORDERS = TableSchema([Column("id", "int64"), Column("item", "string", nullable=T
 Tool = Callable[..., Result]
 
 load()
+
+
+def contents(path: Path, name: str) -> object:
+    """Return what an object of a store holds, as a plain container."""
+    with PersistedObjectSpace.open(path, read_only=True) as space:
+        return space.get(name).copy()
+
+
+def rows(tool: Tool, *arguments: object) -> list[dict[str, Any]]:
+    """Return what a command prints with ``--json``."""
+    found = tool(*arguments)
+    assert found.exit_code in (0, 1), found.stderr
+    return [json.loads(line) for line in found.output.splitlines()]
+
+
+def state(tool: Tool, place: object, epoch: int | None = None) -> dict[str, int]:
+    """Return the entries of ``counts`` of a space, at an epoch."""
+    name = "counts" if epoch is None else f"counts@{epoch}"
+    return {row["key"]: row["value"] for row in rows(tool, "show", place, name, "--format", "json", "-n", 0)}
 
 
 @pytest.fixture

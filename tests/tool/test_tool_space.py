@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +19,10 @@ from uuid import uuid4
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from checkpoint import CheckpointError, CheckpointKind, Run, RunWriter
+from checkpoint import CheckpointError, RunWriter
 from checkpoint.chain import (
     Chain,
-    EpochPlan,
     Location,
-    ShardSaved,
     SourcePosition,
     location_at,
     open_cache,
@@ -33,33 +30,19 @@ from checkpoint.chain import (
     write_image,
 )
 from checkpoint.chain.location import PROBE, LocalLocation
-from checkpoint.chain.manifest import DIVISION
 from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.copying import Copied, fork_space, restore_space
-from checkpoint.tool.replaced import images_with_runs
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
+from tests.chain.chain_helpers import OPERATOR, Publisher
 from tests.chain.faulty_location import FaultyLocation, crash_points
-from tests.golden import chain_3
-from tests.tool.conftest import Tool
+from tests.tool.conftest import Tool, rows, state
 
 
 def ignored(done: int, total: int) -> None:
     """Take note of no progress."""
-
-
-def rows(tool: Tool, *arguments: object) -> list[dict[str, Any]]:
-    found = tool(*arguments)
-    assert found.exit_code in (0, 1), found.stderr
-    return [json.loads(line) for line in found.output.splitlines()]
-
-
-def state(tool: Tool, place: object, epoch: int | None = None) -> dict[str, int]:
-    name = "counts" if epoch is None else f"counts@{epoch}"
-    return {row["key"]: row["value"] for row in rows(tool, "show", place, name, "--format", "json", "-n", 0)}
 
 
 @pytest.fixture(scope="session")
@@ -510,102 +493,6 @@ def test_a_fork_of_some_objects_of_a_space(tool: Tool, stock: Path, tmp_path: Pa
     assert not (tmp_path / "no" / "space.json").exists()
 
 
-def begin_anew(chain: Chain, shards: int, name: str) -> None:
-    """Publish an epoch with another number of shards, each of which has one key."""
-    assert chain.newest is not None
-    plan = EpochPlan(chain.epoch, chain.newest.source, {OPERATOR: chain.operator_plan(OPERATOR)})
-    saved = [
-        save_run(plan.operators[OPERATOR], shard, run_of({f"{name}{shard}": plan.epoch}, CheckpointKind.FULL, 1))
-        for shard in range(shards)
-    ]
-    chain.publish_rescaled(plan, {OPERATOR: saved}, shards, {})
-
-
-@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4)])
-def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, before: int, after: int) -> None:
-    path, publish = tmp_path / "space", Publisher(tmp_path / "caches")
-    chain = Chain.open_or_create(location_at(path), before)
-    for epoch in (1, 2):
-        publish(chain, *({f"k{shard}": epoch} for shard in range(before)))
-    older = {f"k{shard}": 2 for shard in range(before)}
-    begin_anew(chain, after, "n")
-    newer = {f"n{shard}": 3 for shard in range(after)}
-
-    assert (state(tool, path, 2), state(tool, path)) == (older, newer)
-    (listed,) = rows(tool, "ls", path, "@2", "--json")
-    assert (listed["length"], listed["shards"]) == (before, before)
-    changes = [row for row in rows(tool, "diff", path, 2, 3, "--json") if row["table"] == "item"]
-    assert {row["key"]: row["new"] for row in changes} == {**dict.fromkeys(older), **newer}
-    assert [row["runs"] for row in rows(tool, "log", path, "--json")] == [after, before, before]
-    assert [step.slots for step in collect(Source(str(path))).steps] == [before, before, after]
-    for command in ("restore", "fork"):
-        assert tool(command, path, tmp_path / command, "@2").exit_code == 0
-        assert state(tool, tmp_path / command) == older
-        assert tool("verify", tmp_path / command).exit_code == 0
-    assert rows(tool, "verify", path, "--json")[0]["run_files"] == 2 * before + after
-    assert tool("show", path, "counts@2", "--shard", before - 1).exit_code == 0
-    assert tool("bisect", path, "--", "sh", "-c", "ls {}/manifest | grep -qv 3").output.endswith("2 3\n")
-    for words in (["log", path, "-n", 1], ["verify", path], ["report", path, tmp_path / "page.html"]):
-        said = tool(*words, "--shard", after).stderr
-        assert said == f"error: {path} has no shard {after}: it has {after} at epoch 3, counted from 0\n"
-
-
-def test_a_diff_across_a_rescale_compares_no_object_with_another_of_its_id(tool: Tool) -> None:
-    changes = rows(tool, "diff", chain_3.PATH, 1, 2, "table", "--json")
-    found = Counter(
-        (row["op"], row["key"]["key"]) for row in changes if (row["table"], row["object"]) == ("item", "table")
-    )
-    assert found == Counter({(op, key): 1 for op in "+-" for key in chain_3.KEYS if isinstance(key, str)})
-
-
-@pytest.mark.parametrize(("a", "b"), [(1, 3), (3, 1)])
-def test_a_diff_across_two_rescales_takes_no_object_for_another_of_its_id(
-    tool: Tool, tmp_path: Path, a: int, b: int
-) -> None:
-    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
-    publish(chain, {"k0": 1}, {"k1": 1})
-    for shards in (3, 2):
-        begin_anew(chain, shards, "k")
-    changes = [row for row in rows(tool, "diff", tmp_path / "space", a, b, "--json") if row["table"] == "item"]
-    assert {(row["op"], row["key"]) for row in changes} == {(op, key) for op in "+-" for key in ("k0", "k1")}
-    assert {row["object"] for row in rows(tool, "diff", tmp_path / "space", 0, 3, "--stat", "--json")} == {
-        f"{OPERATOR}/{shard}: counts" for shard in range(2)
-    }
-
-
-@pytest.mark.parametrize(("a", "b"), [(3, 4), (4, 3)])
-def test_a_diff_beyond_an_image_of_the_epoch_of_a_rescale(tool: Tool, tmp_path: Path, a: int, b: int) -> None:
-    chain = Chain.open(location_at(shutil.copytree(chain_3.PATH, tmp_path / "space")))
-    divided = chain.operator_plan(chain_3.OPERATOR, 2, cache=str(tmp_path / "caches"))
-    plan = chain.begin(SourcePosition("golden", 2), [chain_3.OPERATOR])
-    assert plan is not None
-    shards = range(divided.shards)
-    saved = [ShardSaved(chain_3.OPERATOR, shard, None) for shard in shards]
-    chain.publish(plan, {chain_3.OPERATOR: saved}, images=[write_image(divided, shard) for shard in shards])
-    assert [run.epoch for run in chain.lineage(chain_3.OPERATOR, 0)] == [2, 3]
-    assert rows(tool, "diff", tmp_path / "space", a, b, "--json") == []
-    assert tool("verify", tmp_path / "space").output.endswith("; 3 images, same as the runs they replace\n")
-
-
-def test_a_division_that_epochs_go_on_naming_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", 1)
-    chain = Chain.open(location_at(shutil.copytree(chain_3.PATH, tmp_path / "space")))
-    for batch in range(2, 6):
-        plan = chain.begin(SourcePosition("golden", batch), [chain_3.OPERATOR])
-        assert plan is not None
-        saved = [ShardSaved(chain_3.OPERATOR, shard, None) for shard in range(chain.shards)]
-        chain.publish(plan, {chain_3.OPERATOR: saved})
-    read, names = LocalLocation.read, Counter[str]()
-
-    def _counted(location: LocalLocation, name: str) -> bytes | None:
-        names[name] += 1
-        return read(location, name)
-
-    monkeypatch.setattr(LocalLocation, "read", _counted)
-    assert list(images_with_runs(chain)) == []
-    assert [count for name, count in names.items() if name.endswith(DIVISION)] == [1] * chain.shards
-
-
 def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:
     assert tool("gc", long_space, "--keep-epochs", 12, "--grace", 0).exit_code == 0
     assert json.loads(tool("doctor", long_space, "--json").output)["run files that no readable epoch names"] == 0
@@ -756,129 +643,3 @@ def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path)
         row for row in rows(tool, "ls", stock, "--tree", "--children", 1, "--json") if row["kind"] == "KeyValueTable"
     )
     assert (len(listed["owned"]), listed["more"]) == (1, 1)
-
-
-def space_of(folder: Path, operators: dict[str, str], shards: int = 1) -> Path:
-    """Return a space whose operators have a dictionary of twenty entries in each shard, by the names of these."""
-    chain = Chain.open_or_create(location_at(folder / "space"), shards)
-    plan = chain.begin(SourcePosition("q", 0), list(operators), cache=str(folder / "cache"))
-    assert plan is not None
-    items = [(1, f"k{number}", str(number), None) for number in range(20)]
-    full = {
-        one: Run(CheckpointKind.FULL, [(1, name, "Dictionary", None)], [], items) for one, name in operators.items()
-    }
-    saved = {one: [save_run(plan.operators[one], shard, full[one]) for shard in range(shards)] for one in operators}
-    chain.publish(plan, saved)
-    return folder / "space"
-
-
-@pytest.fixture(scope="module")
-def of_operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A space whose objects begin with names of operators."""
-    stored = ("a/late", "b/late", "longest/longest", "trouble/given/$output", "worst/table")
-    folder = tmp_path_factory.mktemp("operators")
-    return space_of(folder, {f"o{number}": one for number, one in enumerate(stored)})
-
-
-def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool: Tool, tmp_path: Path) -> None:
-    space = space_of(tmp_path, {"alpha": "counts", "beta": "counts"})
-    for limit in (0, 3):
-        found = tool("show", space, "counts", "-n", limit)
-        assert (found.exit_code, found.stdout) == (2, "")
-        assert "operators alpha, beta have an object 'counts': name one with --operator" in found.stderr
-    assert tool("show", space, "counts", "--operator", "beta").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "is_whole"),
-    [
-        *((("fork",), True), (("fork", "--object", "counts", "--object", "others"), True)),
-        *((("fork", "--object", "counts"), False), (("restore",), True), (("restore", "--object", "counts"), False)),
-        (("restore", "--operator", "alpha"), False),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_nothing_goes_on_from_a_copy_of_some_objects(
-    tool: Tool, tmp_path: Path, arguments: tuple[str, ...], is_whole: bool
-) -> None:
-    space = space_of(tmp_path, {"alpha": "counts", "beta": "others"})
-    command, *rest = arguments
-    assert tool(command, space, tmp_path / "copy", *rest).exit_code == 0
-    assert tool("fork", tmp_path / "copy", tmp_path / "again").exit_code == 0
-    for copy in (tmp_path / "copy", tmp_path / "again"):
-        assert tool("show", copy, "counts").output.startswith("counts = Dictionary of 20")
-        chain = Chain.open(location_at(copy))
-        assert chain.newest is not None
-        assert chain.newest.partial != is_whole
-        if is_whole:
-            assert (chain.newest.format, b"partial" in chain.newest.to_json()) == (1, False), "older versions read it"
-            assert chain.begin(SourcePosition("q", 1), ["alpha", "beta"]) is not None
-        for query, batch in () if is_whole else (("q", 0), ("q", 1), ("another", 0)):
-            with pytest.raises(CheckpointError, match="a copy of only some objects of another space, made by"):
-                chain.begin(SourcePosition(query, batch), ["alpha", "beta"])
-
-
-def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tmp_path: Path) -> None:
-    space = space_of(tmp_path, {"alpha": "counts", "beta": "others"}, shards=2)
-    for limit in (0, 3):
-        assert tool("show", space, "counts", "-n", limit).output.startswith("counts = Dictionary of 40\n")
-
-
-READS = [("show", "{}"), ("show", "{}@1"), ("blame", "{}"), ("diff", "0", "1", "{}"), ("export", "{}", "new.csv")]
-COPIES = [("restore", "new", "--object", "{}"), ("fork", "new", "--object", "{}")]
-SEARCH = ("bisect", "--good", "0", "--input", "{}", "--", "sh", "-c", "! grep -q .")
-WHOLE = {"worst": "worst/table", "longest": "longest/longest", "given": "trouble/given/$output"}
-
-
-@pytest.mark.parametrize("command", [*READS, SEARCH], ids=" ".join)
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_name_without_its_operator_is_that_of_the_only_one_that_is_called_so(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
-) -> None:
-    results = []
-    for number, one in enumerate((name, WHOLE[name])):
-        (tmp_path / str(number)).mkdir()
-        monkeypatch.chdir(tmp_path / str(number))
-        first, *rest = (argument.replace("{}", one) for argument in command)
-        found = tool(first, of_operators, *rest)
-        results.append((found.exit_code, found.output, [path.read_text() for path in Path().iterdir()]))
-    assert results[0] == results[1]
-    assert results[0][0] == (command[0] == "diff")
-
-
-@pytest.mark.parametrize(
-    "command", [*COPIES, ("restore", "new", "--shard", "0", "--operator", "{o}", "--object", "{}")]
-)
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_copy_takes_names_without_their_operators(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    operator = {"longest": "o2", "given": "o3", "worst": "o4"}[name]
-    first, *rest = (one.replace("{o}", operator).replace("{}", name) for one in command)
-    others = [] if "--shard" in rest else ["--object", "a/late", "--object", next(one for one in WHOLE if one != name)]
-    assert tool(first, of_operators, *rest, *others).exit_code == 0
-    kept = {WHOLE[name], *(WHOLE.get(one, one) for one in others if one != "--object")}
-    assert {row["name"] for row in rows(tool, "ls", "new", "--json")} == kept
-
-
-@pytest.mark.parametrize(
-    ("command", "name", "meant"),
-    [
-        *((command, "late", "'a/late' or 'b/late'") for command in [*READS[:1], *READS[2:], *COPIES, SEARCH]),
-        *((command, "wrost/table", "'worst/table'") for command in [*READS[:1], *READS[2:], *COPIES, SEARCH]),
-    ],
-)
-def test_a_name_without_its_operator_is_answered_with_whole_ones(
-    tool: Tool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    of_operators: Path,
-    command: tuple[str, ...],
-    name: str,
-    meant: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    first, *rest = (argument.replace("{}", name) for argument in command)
-    found = tool(first, of_operators, *rest)
-    assert (found.exit_code, found.stderr) == (2, f"error: there is no object {name!r}: did you mean {meant}?\n")
