@@ -18,6 +18,7 @@ from checkpoint.errors import (
     RESTORE,
     CheckpointError,
     CorruptStoreError,
+    InheritedStoreError,
     RunRefusedError,
     StoreFailedError,
     StoreLockedError,
@@ -93,6 +94,7 @@ class Session:
 
         Raises:
             CheckpointError: it is closed.
+            InheritedStoreError: it is that of the process which this one was forked from.
         """
         connection = self._require_open()
         if self._held_until:
@@ -102,7 +104,7 @@ class Session:
     def _require_open(self) -> sqlite3.Connection:
         if self._connection is None:
             if self._is_of_parent:
-                raise CheckpointError(
+                raise InheritedStoreError(
                     f"{self.path} was opened before this process was forked, and its connection is that of the parent:"
                     f" leave the work to the parent, or {inherited.INSTEAD}"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from objectspace.objects import KINDS, ObjectDictionary
 from objectspace.objects.raw_dictionary import RawSortedDictionary
 from objectspace.objects.sorted_set import SortedSetView
 from objectspace.operators import events
+from tests import public_names
 
 PUBLIC = [getattr(module, name) for module in (checkpoint, objectspace) for name in module.__all__]
 
@@ -77,3 +79,7 @@ def test_a_mutation_says_what_it_costs(name: str) -> None:
         assert "Dirties:" in text or not (is_mutation and is_persisted), (
             f"{name}: {method} does not say what it dirties"
         )
+
+
+def test_the_page_of_names_is_what_the_docstrings_say() -> None:
+    assert Path("docs/names.md").read_text() == public_names.page(), "run python -m tests.public_names > docs/names.md"

@@ -42,7 +42,7 @@ class Dictionary(dict[K, V], KeyedObject):
     ``update``                   1 item per key that changes
     ``del d[k]``, ``pop``        1 item and the length
     ``discard_many``             1 item per key that was there, and the length
-    ``clear``                    the items up to 32, then 2 index rows whatever the size
+    ``clear``                    the length, and the items up to 32, else 2 index rows
     ============================ =======================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -197,7 +197,7 @@ class Dictionary(dict[K, V], KeyedObject):
         """Remove every key.
 
         Time: O(1) slots written beyond 32 of them.
-        Dirties: one item per key up to 32 stored keys, two index rows beyond that.
+        Dirties: one item per key up to 32 stored keys, two index rows beyond that; the length.
         """
         self._close()
         self._table.clear()

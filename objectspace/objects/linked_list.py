@@ -97,7 +97,7 @@ class LinkedList(KeyedObject, Generic[T]):
     ``remove...``                        1 item and the length
     ``node.value = v``                   1 item
     ``move_before``, ``move_after``      2 items
-    ``clear``                            the items up to 32, then 2 index rows
+    ``clear``                            the length, and the items up to 32, else 2 index rows
     ==================================== =====================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -265,7 +265,7 @@ class LinkedList(KeyedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every node.
 
-        Time: O(n) in memory. Dirties: one item per node up to 32, two index rows beyond that.
+        Time: O(n) in memory. Dirties: one item per node up to 32, two index rows beyond that; the length.
         """
         nodes = list(self.nodes())
         values = [node.value for node in nodes]

@@ -48,7 +48,7 @@ class List(list[T], PersistedObject):
     ``del l[i]``, ``pop``           1 item and the length, wherever it is
     ``extend``, ``l[i:j] = values`` 1 item per element that changes, and the length
     ``sort``, ``reverse``           the items whose value changes
-    ``clear``                       the items up to 32, then 2 index rows whatever the size
+    ``clear``                       the length, and the items up to 32, else 2 index rows
     =============================== =======================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -139,7 +139,7 @@ class List(list[T], PersistedObject):
         """Remove every element.
 
         Time: O(1) slots written beyond 32 of them.
-        Dirties: one item per element up to 32, two index rows beyond that.
+        Dirties: one item per element up to 32, two index rows beyond that; the length.
         """
         self._wake()
         if not len(self):

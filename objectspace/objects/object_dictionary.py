@@ -47,14 +47,14 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     In type hints it is ``ObjectDictionary[str, List[int]]``, or ``ObjectDictionary[str]`` if the kind of its objects
     does not matter.
 
-    ============================ ====================================================
+    ============================ ======================================================
     method                       dirties
-    ============================ ====================================================
-    ``d[k] = v``, ``setdefault`` 1 item and the length for a new key, and the object
+    ============================ ======================================================
+    ``d[k] = v``, ``setdefault`` 1 item, for a new key also the length, and the object
     ``d[k].append(v)`` ...       what the object says
     ``del d[k]``, ``pop``        1 item and the length, whatever the object holds
-    ``clear``                    the items up to 32, then 2 index rows
-    ============================ ====================================================
+    ``clear``                    the length, and the items up to 32, else 2 index rows
+    ============================ ======================================================
 
     >>> from objectspace import VolatileObjectSpace
     >>> groups = VolatileObjectSpace().create_dictionary("groups", of=list)
@@ -99,7 +99,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
                 kind.
             ValueError: they are not pairs although pairs are expected.
 
-        Time: O(contents). Dirties: one item, and the slots of the new object.
+        Time: O(contents). Dirties: one item, the length for a new key, and the slots of the new object.
         """
         self._put(key, self._made(key, contents))
 
@@ -118,7 +118,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         Raises:
             TypeError: as for an assignment.
 
-        Time: O(contents). Dirties: one item per key, and the slots of the new objects.
+        Time: O(contents). Dirties: one item per key, the length, and the slots of the new objects.
         """
         made: dict[K, PersistedObject] = {}
         try:
@@ -263,7 +263,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def clear(self) -> None:
         """Remove every key and delete its object.
 
-        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that; the length.
         """
         members = list(self._known.values())
         with self._in_one_piece():

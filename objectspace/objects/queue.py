@@ -30,7 +30,7 @@ class Queue(PersistedObject, Generic[T]):
     ============== =====================================================
     ``enqueue``    1 item and the tail
     ``dequeue``    1 item and the head; nothing if it was not saved yet
-    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ``clear``      head and tail, and the items up to 32, else 2 index rows
     ============== =====================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -106,7 +106,7 @@ class Queue(PersistedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that; head and tail.
         """
         if not len(self):
             return

@@ -231,7 +231,7 @@ class Set(MemberCodec, SetMethods[T]):
     ============== ======================================================
     ``add``        1 item and the length, if the element is new
     ``discard``    1 item and the length, if the element is there
-    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ``clear``      the length, and the items up to 32, else 2 index rows
     ============== ======================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -367,7 +367,7 @@ class Set(MemberCodec, SetMethods[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that; the length.
         """
         self._close()
         self._forget_first()

@@ -34,7 +34,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     ``put_removed``              1 item and the length
     ``del d[k]``, ``pop``        1 item and the length
     ``discard_many``             1 item per key that was there, and the length
-    ``clear``                    the items up to 32, then 2 index rows whatever the size
+    ``clear``                    the length, and the items up to 32, else 2 index rows
     ============================ =======================================================
 
     The first key that has no place in the order of slots dirties one more metadata row.
@@ -256,7 +256,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def clear(self) -> None:
         """Remove every key.
 
-        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that; the length.
         """
         self._empty()
 

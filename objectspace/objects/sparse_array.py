@@ -32,7 +32,7 @@ class SparseArray(KeyedObject, Generic[T]):
     ``a[i] = v``           1 item; for a new slot also the length
     ``a[i:j] = values``    1 item per slot; for new slots also the length
     ``del a[i], a[i:j]``   1 item per assigned slot, and the length
-    ``clear``              the items up to 32, then 2 index rows whatever the size
+    ``clear``              the length, and the items up to 32, else 2 index rows
     ====================== =======================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -126,7 +126,7 @@ class SparseArray(KeyedObject, Generic[T]):
     def clear(self) -> None:
         """Forget all that was assigned.
 
-        Time: O(1) rows beyond 32. Dirties: one item per slot up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per slot up to 32, two index rows beyond that; the length.
         """
         self._order = None
         self._table.clear()

@@ -31,7 +31,7 @@ class Stack(PersistedObject, Generic[T]):
     ============== ======================================================
     ``push``       1 item and the count
     ``pop``        1 item and the count; nothing if it was not saved yet
-    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ``clear``      the count, and the items up to 32, else 2 index rows
     ============== ======================================================
 
     >>> from objectspace import VolatileObjectSpace
@@ -110,7 +110,7 @@ class Stack(PersistedObject, Generic[T]):
     def clear(self) -> None:
         """Remove every element.
 
-        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that.
+        Time: O(1) rows beyond 32. Dirties: one item per element up to 32, two index rows beyond that; the count.
         """
         if not len(self):
             return

@@ -39,12 +39,12 @@ class Tensor(KeyedObject):
 
     Reading gives numpy arrays and scalars that are copies: to change the tensor, assign to it.
 
-    ==================== ============================================
+    ==================== =================================================================================
     method               dirties
-    ==================== ============================================
-    ``t[index] = v``     1 item per chunk in which an element changes
-    ``fill(v)``          1 item per chunk
-    ==================== ============================================
+    ==================== =================================================================================
+    ``t[index] = v``     1 item per chunk in which an element changes; for a new chunk also the length
+    ``fill(v)``          1 item per chunk; for new chunks also the length
+    ==================== =================================================================================
 
     >>> from objectspace import VolatileObjectSpace
     >>> t = VolatileObjectSpace().create_tensor("t", (1000, 1000), dtype="int64")
@@ -124,7 +124,8 @@ class Tensor(KeyedObject):
             IndexError: the index is out of bounds or of a kind that numpy does not know.
             ValueError: the value does not fit the shape of the index.
 
-        Time: O(elements and chunks touched). Dirties: one item per chunk in which an element changes.
+        Time: O(elements and chunks touched). Dirties: one item per chunk in which an
+        element changes, and the length for a new one.
         """
         found = selected(index, self._shape, self._chunks)
         shape = found.shape
@@ -146,7 +147,7 @@ class Tensor(KeyedObject):
     def fill(self, value: Any) -> None:
         """Assign one value to every element.
 
-        Time: O(n). Dirties: one item per chunk.
+        Time: O(n). Dirties: one item per chunk, and the length for new ones.
         """
         for position in product(*map(range, self._grid())):
             # No more than what is inside the tensor, so that a chunk at its edge can come back to what is stored of it.
