@@ -337,8 +337,8 @@ class Lookup:
             rows = self._one_by_one(runs, object_id, left) if found is None else found
             newest.update(_by_slot(rows))
             return list(newest.values())
-        for start in range(0, len(left) if runs else 0, _LENGTHS[-1]):
-            newest.update(_by_slot(self._read_slots(runs, object_id, left[start : start + _LENGTHS[-1]])))
+        if runs:
+            newest.update(self._read_many(runs, object_id, left))
         return list(newest.values())
 
     def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
@@ -377,11 +377,14 @@ class Lookup:
     def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
         """Note the rows that a run has of some slots, which no newer run has."""
         dense = self._read_range((run,), object_id, asked)
-        if dense is not None:
-            newest.update(_by_slot(dense))
-            return
+        newest.update(self._read_many((run,), object_id, asked) if dense is None else _by_slot(dense))
+
+    def _read_many(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> dict[Slot, ReadRow]:
+        """Return the newest rows that some runs have of many slots, some of these at a time."""
+        found: dict[Slot, ReadRow] = {}
         for start in range(0, len(asked), _LENGTHS[-1]):
-            newest.update(_by_slot(self._read_slots((run,), object_id, asked[start : start + _LENGTHS[-1]])))
+            found.update(_by_slot(self._read_slots(runs, object_id, asked[start : start + _LENGTHS[-1]])))
+        return found
 
     def _read_slots(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         """Return the rows of some slots, run by run, the oldest first."""

@@ -80,7 +80,7 @@ class Run:
 
         Time: O(rows).
         """
-        size = metadata_bytes(metadata) + item_bytes(items)
+        size = text_bytes(metadata) + item_bytes(items)
         self.metadata += metadata
         self.items += items
         self._counted = self._counted[0] + len(metadata) + len(items), self._counted[1] + size
@@ -96,8 +96,8 @@ class Run:
         """The bytes of all keys, slots and values as they are stored, without the overhead of the file."""
         counted, size = self._counted
         if counted == len(self.metadata) + len(self.items):
-            return size + index_bytes(self.index)
-        return index_bytes(self.index) + metadata_bytes(self.metadata) + item_bytes(self.items)
+            return size + text_bytes(self.index)
+        return text_bytes(self.index) + text_bytes(self.metadata) + item_bytes(self.items)
 
     def sort(self) -> None:
         """Sort the rows into the order of the tables, so that writing them is an append.
@@ -308,13 +308,8 @@ def _owned(payload: Payload | None) -> int | None:
     return value.get(OWNED_KEY) if isinstance(value, dict) else None
 
 
-def index_bytes(rows: Sequence[IndexRow]) -> int:
-    """Return the bytes of index rows: names, kinds and codecs."""
-    return _payload_bytes([text for row in rows for text in row[1:]])
-
-
-def metadata_bytes(rows: Sequence[MetadataRow]) -> int:
-    """Return the bytes of metadata rows: keys and values."""
+def text_bytes(rows: Sequence[IndexRow] | Sequence[MetadataRow]) -> int:
+    """Return the bytes of index rows (names, kinds and codecs) or metadata rows (keys and values)."""
     return _payload_bytes([text for row in rows for text in row[1:]])
 
 
@@ -390,7 +385,7 @@ def _by_object_and_key(row: MetadataRow) -> tuple[int, str]:
     return row[0], row[1]
 
 
-_BYTES: tuple[Callable[[list[Any]], int], ...] = (index_bytes, metadata_bytes, item_bytes)
+_BYTES: tuple[Callable[[list[Any]], int], ...] = (text_bytes, text_bytes, item_bytes)
 
 _ORDER: dict[type, int] = {int: 0, bool: 0, float: 0, str: 1, bytes: 2}
 

@@ -453,7 +453,6 @@ class PersistedObjectSpace(ObjectSpace):
             CheckpointError: the space is read-only.
         """
         self._settle_flight()
-        self._last_sealed()
 
     def _begin_save(self) -> None:
         self._settle_flight()
@@ -477,6 +476,7 @@ class PersistedObjectSpace(ObjectSpace):
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; pick that"
                 " up with rollback(), and let one space write at a time"
             )
+        self._may_be_refused()
 
     def _refuse_second(self) -> None:
         """Refuse a save while the one in flight may still commit, or whoever awaits its commit does not know yet."""

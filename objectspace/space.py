@@ -53,6 +53,7 @@ class ObjectSpace(ObjectFactory):
         self._closed = False
         self._barriers: list[Callable[[int], None]] = []
         self._sealed: list[Callable[[], int]] = []
+        self._refusals: list[Callable[[], None]] = []
         self._rollbacks: list[Callable[[], None]] = []
         self._deletions: list[Callable[[], None]] = []
         self._renamings: list[Callable[[str, str], None]] = []
@@ -110,7 +111,7 @@ class ObjectSpace(ObjectFactory):
         object_id = self._find(name)
         self._will_change()
         with self.in_one_piece():
-            self._forget_notes(name, may_count=_may_be_table(*self._entries[object_id]))
+            self._forget_notes(name, may_count=may_be_table(*self._entries[object_id][1:]))
             handle = self._handles.pop(object_id, None)
             if handle is not None:
                 self._kill(handle, refuse_deleted)
@@ -135,7 +136,7 @@ class ObjectSpace(ObjectFactory):
         self._check_free(new_name)
         self._will_change()
         _, kind, codec = self._entries[object_id]
-        catalogues = self._noting(name, new_name) if _may_be_table(name, kind, codec) else []
+        catalogues = self._noting(name, new_name) if may_be_table(kind, codec) else []
         with self.in_one_piece():
             for noted in catalogues:
                 noted[new_name] = noted.pop(name)
@@ -157,7 +158,7 @@ class ObjectSpace(ObjectFactory):
         """
         self._barriers.append(seal)
 
-    def ask_at_save(self, sealed: Callable[[], int]) -> Callable[[], None]:
+    def ask_sealed(self, sealed: Callable[[], int]) -> Callable[[], None]:
         """Register a function that a save asks for the last sealed epoch: what it collects can have no earlier one.
 
         ``checkpoint()`` asks before it seals anything; what the function raises stops the checkpoint, or the save.
@@ -167,6 +168,20 @@ class ObjectSpace(ObjectFactory):
         """
         self._sealed.append(sealed)
         return partial(self._sealed.remove, sealed)
+
+    def ask_before_save(self, refuse: Callable[[], None]) -> Callable[[], None]:
+        """Register a function to call before a save or checkpoint, which it refuses by raising.
+
+        Returns:
+            a function that takes the registration back.
+        """
+        self._refusals.append(refuse)
+        return partial(self._refusals.remove, refuse)
+
+    def _may_be_refused(self) -> None:
+        """Ask whoever may refuse a save."""
+        for refuse in list(self._refusals):
+            refuse()
 
     def _last_sealed(self) -> int:
         return max((ask() for ask in list(self._sealed)), default=0)
@@ -427,9 +442,13 @@ def checked_cache_slots(count: object) -> int:
     return count
 
 
-def _may_be_table(_: str, kind: str, codec: str) -> bool:
-    """Return whether a layer above may take an object for one of its tables: a raw sorted dictionary."""
-    return kind == RawSortedDictionary.kind and codec != "{}"
+def may_be_table(kind: str | None, codec: str | None) -> bool:
+    """Return whether a layer above may take an object for one of its tables: a raw sorted dictionary.
+
+    >>> may_be_table("SortedDictionary", '{"raw":true}'), may_be_table("SortedDictionary", "{}")
+    (True, False)
+    """
+    return kind == RawSortedDictionary.kind and codec != "{}"  # A damaged entry is refused by whoever reads it.
 
 
 def _check_name(name: object) -> None:

@@ -30,6 +30,7 @@ class VolatileObjectSpace(ObjectSpace):
         """
         self._usable()
         kind = CheckpointKind(kind)
+        self._may_be_refused()
         sealed = self._last_sealed()
         if epoch is None:
             epoch = max(self._epoch + 1, sealed)

@@ -12,11 +12,10 @@ from checkpoint.run import (
     ItemRow,
     Run,
     Slot,
-    index_bytes,
     is_owner,
     item_bytes,
-    metadata_bytes,
     owned_ids,
+    text_bytes,
 )
 
 
@@ -105,11 +104,11 @@ class _Sizes:
             if index[2] is None:
                 self._drop(index[0])
                 continue
-            self._put(index[0], None, index_bytes([index]))
+            self._put(index[0], None, text_bytes([index]))
             if is_owner(index):
                 self._owners.add(index[0])
         for metadata in run.metadata:
-            self._put(metadata[0], metadata[1], None if metadata[2] is None else metadata_bytes([metadata]))
+            self._put(metadata[0], metadata[1], None if metadata[2] is None else text_bytes([metadata]))
         for item in run.items:
             if item[0] in self._owners:
                 self._own(item)

@@ -591,7 +591,7 @@ class SlotTable:
         """Drop the page in flight, or take it back if it is not durable."""
         if durable:
             self.gaps.carry(self._first_dirty)
-        if not durable:
+        else:
             self.rank_base, self.kept = self.rank_base_before, self.kept_before
             # First: what other threads read meanwhile is not as the store has it, and must not be taken for that.
             self.edits, self.gone = ({}, {}) if was_fresh else self._with_page(self.saved_page or {})

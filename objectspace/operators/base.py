@@ -211,13 +211,12 @@ def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) 
     """Have a method called with a space before each checkpoint and save, which it may refuse by raising."""
     found = WeakMethod(method, lambda _: take_back())
 
-    def _ask() -> int:
+    def _ask() -> None:
         called = found()
         if called is not None:
             called(space)
-        return 0  # It has sealed nothing.
 
-    take_back = space.ask_at_save(_ask)
+    take_back = space.ask_before_save(_ask)
 
 
 def not_open(operator: object) -> CheckpointProtocolError:

@@ -21,6 +21,7 @@ from objectspace.operators.turns import turns_on
 from objectspace.persisted import PersistedObjectSpace
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
 from objectspace.relational.registry import registry_of
+from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 from objectspace.volatile import VolatileObjectSpace
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 POSITION = "$position"
 """The name of the value that says how many batches are in the state."""
-
-Row = tuple[Any, ...]
 
 
 class LocalRun:

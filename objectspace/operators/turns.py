@@ -142,11 +142,10 @@ class Turns:
                 " with space.rollback(), and replay from batch 1"
             )
 
-    def refuse_save(self) -> int:
+    def refuse_save(self) -> None:
         """Refuse a save in the middle of an epoch or a replay: what is fed would be fed once more after a recovery."""
         if self._epoch is None or self._stage is not _Stage.SAVING:
             self.refuse_beside("nothing can be saved")
-        return 0  # It has sealed nothing.
 
 
 class _InEpoch:
@@ -177,6 +176,6 @@ def turns_on(space: ObjectSpace) -> Turns:
     found = _turns.get(space)
     if found is None:
         found = _turns[space] = Turns()
-        space.ask_at_save(found.refuse_save)
+        space.ask_before_save(found.refuse_save)
         space.on_rollback(found.went_back)
     return found

@@ -16,12 +16,13 @@ from objectspace.objects.base import DAMAGE
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
-from objectspace.relational.row_store import RowStore, may_hold_rows
+from objectspace.relational.row_store import RowStore
 from objectspace.relational.rows import Layout, RowCodec, StoredRows
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap
+from objectspace.space import may_be_table
 
 TABLES = "$tables"
 """The name of the dictionary that lists the tables of a space."""
@@ -151,7 +152,7 @@ def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
 
 def _has_rows(space: ObjectSpace, name: str) -> bool:
     """Return whether the object of a name can be a table's: its own may have been deleted and replaced by another."""
-    return name in space and may_hold_rows(*space.entry_of(name)[1:])
+    return name in space and may_be_table(*space.entry_of(name)[1:])
 
 
 def open_record(

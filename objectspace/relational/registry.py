@@ -197,7 +197,7 @@ def registry_of(space: ObjectSpace) -> Registry:
         registry = Registry()
         _registries[space] = ref(registry)
         space.on_barrier(registry.seal)
-        space.ask_at_save(registry.sealed_epoch)
+        space.ask_sealed(registry.sealed_epoch)
         space.on_rollback(registry.forget)
         space.on_delete(registry.clear_dead)
         space.on_rename(registry.renamed)

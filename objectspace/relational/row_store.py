@@ -100,15 +100,6 @@ class RowStore:
         )
 
 
-def may_hold_rows(kind: str | None, codec: str | None) -> bool:
-    """Return whether an object can be a table's, judged by its entry in the index: a raw sorted dictionary.
-
-    >>> may_hold_rows("SortedDictionary", '{"raw":true}'), may_hold_rows("SortedDictionary", "{}")
-    (True, False)
-    """
-    return kind == "SortedDictionary" and codec != "{}"  # A damaged entry is refused by whoever reads it.
-
-
 def slot_of(key: bytes) -> Any:
     """Return the slot of a key in a store."""
     return key

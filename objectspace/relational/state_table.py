@@ -502,7 +502,7 @@ class StateTable:
         self._rows.remove_all(gone)
         self._rows.put_all(new)
         self._buffer.clear()
-        self._raise_watermark(epoch)
+        self._raise_watermark()
         self._remove_hidden(HIDDEN_ROWS + 2 * written)
 
     def take_epoch(self, epoch: int) -> None:
@@ -836,10 +836,9 @@ class StateTable:
             self._keys.owned = VnodeBitmap.from_bits(used_bits(self.name, self._rows.key_from, stored))
         self._seen.read(stored)
 
-    def _raise_watermark(self, epoch: int) -> None:
+    def _raise_watermark(self) -> None:
         if self._pending is not None:
-            # What is stored has no epoch and is read as of epoch 0, so nothing that is raised may come before it.
-            raised = self._seen.raised(self._stored_watermarks(), max(epoch, 0), self._pending)
+            raised = self._seen.raised(self._stored_watermarks(), self._pending)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
             # In any case: an interrupted commit may have stored it without telling everybody.

@@ -22,11 +22,12 @@ from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchE
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import INCLUSIVE, KeyRange, check_inclusive
 from objectspace.relational.memtable import Kind, Operation
-from objectspace.relational.row_store import key_of, may_hold_rows, slot_of, text_of, texts_of
+from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap
 from objectspace.relational.watermarks import used_bits
+from objectspace.space import may_be_table
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -286,7 +287,7 @@ class _View:
         self.store, self.reader, self.name = store, reader, name
         self.epoch = store.epoch_of(reader.newest)
         index = {row[1]: row for row in reader.index() if row[1] in (name, TABLES, WATERMARKS)}
-        has_rows = name in index and may_hold_rows(*index[name][2:])
+        has_rows = name in index and may_be_table(*index[name][2:])
         stored = reader.item(index[TABLES][0], name) if has_rows and TABLES in index else None
         if stored is None:
             raise SchemaMismatchError(f"there is no table {name!r} at epoch {self.epoch} of {store.path}")

@@ -51,7 +51,7 @@ class Visibility:
             raise damaged_watermarks(self._keys.table, stored, error) from error
         self._refresh()
 
-    def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:
+    def raised(self, stored: Any, watermark: Any) -> Any:
         """Raise the watermark of the owned vnodes that have a lower one, and return what must be stored.
 
         Return ``None`` if all of them already have it or a higher one.
@@ -61,7 +61,7 @@ class Visibility:
         behind = [vnode for vnode, mark in self.marks.items() if mark is None or mark < watermark]
         if not behind:
             return None
-        self._index.write(epoch, VnodeBitmap(behind), watermark)
+        self._index.write(0, VnodeBitmap(behind), watermark)
         self._refresh()
         return self._index.to_json(to_cell(self.column.type) or _same)
 

@@ -15,6 +15,8 @@ from itertools import repeat
 from operator import index
 from typing import Any, SupportsIndex
 
+from xxhash import xxh64_intdigest
+
 from objectspace.relational.errors import SchemaError, VnodeNotOwnedError
 from objectspace.relational.keys import fixed_form
 from objectspace.relational.types import DataType
@@ -28,7 +30,7 @@ VNODE_BYTES = 2
 LAST_VNODE = 2 ** (8 * VNODE_BYTES - 1) - 1
 """The greatest vnode that a vnode column may name."""
 
-_SEED = 42
+SEED = 42
 _MASK = 2**64 - 1
 
 
@@ -193,13 +195,12 @@ def hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
         SchemaError: a column has a type for which Spark has no hash that is the same everywhere.
     """
     parts = [_hash_bytes(kind) for kind in kinds]
-    xxh64 = _xxhash()
 
     def _vnode(values: Sequence[Any]) -> int:
-        state = _SEED
+        state = SEED
         for part, value in zip(parts, values, strict=True):
             if value is not None:
-                state = xxh64(part(value), state)
+                state = xxh64_intdigest(part(value), state)
         return state >> 56
 
     return _vnode
@@ -219,16 +220,15 @@ def column_hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Sequence[Any]
     True
     """
     parts = [(_hash_bytes(kind), _column_bytes(kind)) for kind in kinds]
-    xxh64 = _xxhash()
 
     def _vnodes(columns: Sequence[Sequence[Any]]) -> list[int]:
-        states: Iterable[int] = repeat(_SEED)
+        states: Iterable[int] = repeat(SEED)
         for (one, many), column in zip(parts, columns, strict=True):
             if None in column:
                 pairs = zip(column, states, strict=False)
-                states = [state if value is None else xxh64(one(value), state) for value, state in pairs]
+                states = [state if value is None else xxh64_intdigest(one(value), state) for value, state in pairs]
             else:
-                states = list(map(xxh64, many(column), states))
+                states = list(map(xxh64_intdigest, many(column), states))
         return [state >> 56 for state in states]
 
     return _vnodes
@@ -248,14 +248,6 @@ def _column_bytes(kind: DataType) -> Callable[[Sequence[Any]], list[bytes]]:
         return [data[start : start + 8] for start in range(0, len(data), 8)]
 
     return _bytes
-
-
-def _xxhash() -> Callable[[bytes, int], int]:
-    try:
-        from xxhash import xxh64_intdigest
-    except ImportError as error:
-        raise SchemaError("a distributed table needs xxhash: pip install xxhash") from error
-    return xxh64_intdigest
 
 
 def _hash_bytes(kind: DataType) -> Callable[[Any], bytes]:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, IntegralType, StringType, StructType
 
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators.division.vnodes import VNODES, hash_of, shard_of, vnode_of
+from objectspace.operators.division.vnodes import hash_of, shard_of, vnode_of
+from objectspace.relational.vnodes import VNODES
 
 __all__ = ["VNODES", "hash_of", "shard_expression", "shard_of", "vnode_of"]
 

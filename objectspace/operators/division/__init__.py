@@ -11,7 +11,6 @@ from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, 
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import OldShard
 from objectspace.operators.division.vnodes import (
-    VNODES,
     hash_of,
     overlapping,
     owner_of,
@@ -19,6 +18,7 @@ from objectspace.operators.division.vnodes import (
     vnode_of,
     vnode_router,
 )
+from objectspace.relational.vnodes import VNODES
 
 __all__ = [
     "KEYED",

@@ -9,12 +9,7 @@ import xxhash
 
 from objectspace.relational import Order, SchemaError, TableSchema
 from objectspace.relational.keys import KeyEncoder
-from objectspace.relational.vnodes import column_hasher
-
-VNODES = 256
-"""The number of virtual nodes, which never changes; shards own ranges of them."""
-
-_SEED = 42
+from objectspace.relational.vnodes import SEED, VNODES, column_hasher
 
 KeyPart = str | bytes | int | None
 
@@ -28,7 +23,7 @@ def hash_of(*key: KeyPart) -> int:
     >>> hex(hash_of("UA"))
     '0xf88ec363da504497'
     """
-    state = _SEED
+    state = SEED
     for part in key:
         if part is not None:  # Spark passes over a null
             state = xxhash.xxh64_intdigest(_bytes_of(part), seed=state)
@@ -81,7 +76,7 @@ def vnode_router(schema: TableSchema, places: Sequence[int]) -> Router:
     except SchemaError:  # Spark hashes such a type in its own way: here the key counts as it is stored.
         encode = KeyEncoder(kinds, [Order() for _ in kinds]).encode
         digest = xxhash.xxh64_intdigest
-        return lambda rows: [digest(encode([row[place] for place in places]), _SEED) >> 56 for row in rows]
+        return lambda rows: [digest(encode([row[place] for place in places]), SEED) >> 56 for row in rows]
     return lambda rows: vnodes([[row[place] for row in rows] for place in places])
 
 
