@@ -258,11 +258,11 @@ def _rate() -> Any:
     return _Rate()
 
 
-def watched(rows: Iterable[Any], show: Show, total: int | None, every: int = 1000) -> Iterator[Any]:
-    """Yield rows, and show how many went by."""
+def watched(rows: Iterable[Any], show: Show, total: int | None) -> Iterator[Any]:
+    """Yield rows, and show after each thousand how many went by."""
     number = 0
     for number, row in enumerate(rows, start=1):
-        if number % every == 0:
+        if number % 1000 == 0:
             show(number, total)
         yield row
     show(number, total if total is None else max(number, total))

@@ -48,12 +48,12 @@ class Epochs:
         self.sources = noted or [one.name for one in declared]
         """The sources in the order in which Spark knows them."""
         self._is_noted = bool(noted)
-        wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
+        wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frame_functions)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
         self._inputs = tuple(one.input() for one in declared)
         built = {name: built_as(node) for name, node in wanted.items()}
         self.delivery = Delivery(
-            self.chain.location, self.stages.results, pipeline.columns, built, pipeline.frames, pipeline.functions
+            self.chain.location, self.stages.results, pipeline.columns, built, pipeline.frame_functions, pipeline.functions
         )
         self.direct = self._only_reader(declared)
         """The stage that takes the rows of the sources in its own action, if there is one."""

@@ -92,11 +92,11 @@ class Pipeline(Builder):
         require_classic_session(place)
         self.chain = Chain.open_or_create(place, shards)
         self.operators: dict[str, Operator] = {}
-        self.frames: dict[str, list[FrameFunction]] = {}
+        self.frame_functions: dict[str, list[FrameFunction]] = {}
         self._declared: dict[str, Declared] = {}
         self._epochs: Epochs | None = None
         self._query: StreamingQuery | None = None
-        self._progress = ""
+        self._checkpoint_location = ""
         self._watch = Watch()
         self._full_after = TASKS_WAIT * full_after
         self._cache = None if cache is None else os.path.abspath(cache)
@@ -168,7 +168,7 @@ class Pipeline(Builder):
                 f"the pipeline has no result {name or result!r}: it has {', '.join(self.results) or 'none'}: end a"
                 " stream with materialize(name) or sink(name) first"
             )
-        self.frames.setdefault(name, []).append(function)
+        self.frame_functions.setdefault(name, []).append(function)
 
     def add(self, operator: Operator) -> Operator:
         """Add an operator, and return it.
@@ -293,11 +293,11 @@ class Pipeline(Builder):
         self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
         require_classic(rows, "Pipeline.start")
-        self._progress = os.fspath(checkpoint_location)
-        done = newest_commit(rows.sparkSession, self._progress)
+        self._checkpoint_location = os.fspath(checkpoint_location)
+        done = newest_commit(rows.sparkSession, self._checkpoint_location)
         if done is not None:
             self.chain.require_committed(done)
-        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
+        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._checkpoint_location)
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._query = PipelineQuery(query, self._watch, self.driver.shards.release)
         return self._query
@@ -419,9 +419,9 @@ class Pipeline(Builder):
         return (PipelineElsewhere, ())
 
     def _position(self, rows: DataFrame, batch: int) -> SourcePosition:
-        if not self._progress:
+        if not self._checkpoint_location:
             return SourcePosition(_query_id(rows), batch)
-        files = files_of(rows.sparkSession, self._progress)
+        files = files_of(rows.sparkSession, self._checkpoint_location)
         # Once the query has made an epoch in this process, it and the space share one history.
         before = "" if self._watch.progress else offsets_before(files, batch)
         return SourcePosition(_query_id(rows), batch, offsets_of(files, batch), before)

@@ -23,11 +23,13 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from objectspace.errors import ObjectSpaceError
+from objectspace.spark import change_feed
 from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
+from objectspace.spark.read_options import is_set
 from objectspace.spark.spans import Span
-from objectspace.spark.subject import FEED, Subject, is_set
+from objectspace.spark.subject import FEED, Subject
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 MOST_EPOCHS = 1000
@@ -243,7 +245,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return [
             ChangesPartition(shard, span)
-            for span in self._subject.spans(Seen.of(start), Seen.of(end))
+            for span in change_feed.spans(self._subject, Seen.of(start), Seen.of(end))
             for shard in range(span.shards)
         ]
 
@@ -254,5 +256,5 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             ObjectSpaceError: they do not fit the schema of the read.
         """
-        found = self._subject.changes(partition.shard, partition.span)
+        found = change_feed.changes(self._subject, partition.shard, partition.span)
         return map(conforming(self._schema, f"table {self._subject.name!r}"), found)

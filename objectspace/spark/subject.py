@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,21 +13,21 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.address import local_path
-from checkpoint.chain import Chain, cache_root, fold, open_cache
+from checkpoint.chain import Chain, open_cache
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.apply import OUTPUT
-from objectspace.relational import SchemaMismatchError, StorageTable, TableSchema, tables
+from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
-from objectspace.spark.feed_columns import FeedColumns, Place
-from objectspace.spark.history import History, Seen, kept_records
+from objectspace.spark.feed_columns import FeedColumns
+from objectspace.spark.history import History, Seen
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
+from objectspace.spark.read_options import CALLED, columns_of, epoch_of, kind_of
 from objectspace.spark.routes import PIPELINE
-from objectspace.spark.spans import Span, require_kept, spans_of
-from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
-from objectspace.spark.table_rows import Changes, bounded, filled, halves
+from objectspace.spark.storage import absolute, shared_location, storage_options
+from objectspace.spark.table_rows import bounded, filled
 
 _FIXED = {
     "kvt": StructType()
@@ -42,24 +42,6 @@ _FIXED = {
 
 FEED = StructType().add("op", StringType()).add("epoch", LongType())
 """The columns that a change feed has before those of the table."""
-
-_SUBJECTS = ("table", "object", "kvt")
-
-_OPTIONS = (*_SUBJECTS, "path", "operator", "columns", "epoch", "pushdown", "changes", "maxEpochsPerTrigger")
-"""The options of a read, apart from those for the file system."""
-
-_OF_TABLES = ("columns", "pushdown", "changes", "maxEpochsPerTrigger")
-
-_MEANINGLESS = {
-    "the table": ("maxEpochsPerTrigger",),
-    "the changes of the table": ("epoch", "pushdown"),
-    "the object": _OF_TABLES,
-    "the key-value table": _OF_TABLES,
-}
-"""For each kind of read, the options that have no meaning for it."""
-
-_SWITCHES = ("changes", "pushdown")
-"""Options that are off by default: saying so has a meaning for every read."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +80,9 @@ class Subject:
         Raises:
             ObjectSpaceError: an option is missing, unknown, without meaning for what is read, or not a number.
         """
-        require_known(options, _OPTIONS)
-        kind = _kind_of(options)
-        _require_meaning(options, kind)
-        columns, epoch = options.get("columns"), options.get("epoch")
-        if columns is not None and not columns.strip():
-            raise ObjectSpaceError("the option columns is empty: expected names of columns, with commas between them")
-        if epoch is not None and not epoch.isdecimal():
-            raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
-        names = tuple(name.strip() for name in columns.split(",")) if columns else None
-        number = None if epoch is None else int(epoch)
+        kind = kind_of(options)
         subject = absolute(options["path"]), kind, options[kind], options.get("operator")
-        return cls(*subject, names, number, storage_options(options))
+        return cls(*subject, columns_of(options), epoch_of(options), storage_options(options))
 
     def fixed(self) -> Subject:
         """Return the same at one epoch, the newest if none was named, and in the history that it has now."""
@@ -136,7 +109,7 @@ class Subject:
 
     def shards(self, epoch: int | None) -> int:
         """Return how many shards there are at an epoch, or at the newest."""
-        return 1 if self.is_file else self._chain().shards_at(epoch)
+        return 1 if self.is_file else self.chain().shards_at(epoch)
 
     def epochs(self) -> tuple[int, int]:
         """Return the oldest epoch from which on all can be read, and the newest."""
@@ -145,7 +118,7 @@ class Subject:
 
     def history(self) -> History:
         """Return the epochs that exist now, with what tells them from those of another history."""
-        return History.of_file(self.path) if self.is_file else History.of_space(self._chain())
+        return History.of_file(self.path) if self.is_file else History.of_space(self.chain())
 
     @contextmanager
     def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
@@ -160,8 +133,8 @@ class Subject:
                     self._require_fixed(History.of_store(store))
                 yield store
             return
-        chain = self._chain()
-        with open_cache(chain.operator_plan(self._operator(chain), epoch), shard) as store:
+        chain = self.chain()
+        with open_cache(chain.operator_plan(self.operator_in(chain), epoch), shard) as store:
             yield store
 
     def schema(self) -> StructType:
@@ -197,11 +170,11 @@ class Subject:
         """
         subject = replace(self, columns=tuple(names))
         try:
-            return subject._feeding_from(subject.epochs()[1])
+            return subject.feeding_from(subject.epochs()[1])
         except CheckpointError:  # The space may be made later.
             return subject
 
-    def _feeding_from(self, epoch: int) -> Subject:
+    def feeding_from(self, epoch: int) -> Subject:
         """Return the same for a change feed with the columns that the table has at an epoch, if it exists."""
         try:
             schemas = replace(self, epoch=epoch)._schemas()
@@ -244,10 +217,10 @@ class Subject:
 
     def _is_of_library(self, name: str, there: Container[str]) -> bool:
         """Return whether a table is a result, whose schema follows from the pipeline, and not made by a user's code."""
-        chain = None if self.is_file else self._chain()
+        chain = None if self.is_file else self.chain()
         if chain is None or chain.newest is None or PIPELINE not in chain.newest.lineage:
             return False
-        operator = self._operator(chain)
+        operator = self.operator_in(chain)
         return name == f"{operator}/{OUTPUT}" or (name == f"{operator}/table" and f"{operator}/{OUTPUT}" not in there)
 
     def table_in(self, space: PersistedObjectSpace) -> str | None:
@@ -300,7 +273,7 @@ class Subject:
                 return
             known.update(space)
         raise ObjectSpaceError(
-            f"{self.path} has no {_CALLED[self.kind]} {self.name!r} at this epoch: its objects are"
+            f"{self.path} has no {CALLED[self.kind]} {self.name!r} at this epoch: its objects are"
             f" {', '.join(sorted(known)[:_MOST_NAMED]) or 'none'}"
         )
 
@@ -352,141 +325,8 @@ class Subject:
         else:
             yield from bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
 
-    def spans(self, start: Seen, end: Seen) -> list[Span]:
-        """Return the epochs after one up to another, cut so that each span has one number of shards.
-
-        Args:
-            start: what the reader has seen.
-            end: the last epoch to read.
-
-        Raises:
-            CheckpointError: what the reader has seen, or was to read, belongs to another history than what is there.
-            UnknownCheckpointError: epochs that the reader has not seen yet were collected.
-        """
-        if end.epoch <= start.epoch:
-            return []
-        chain = None if self.is_file else self._chain()
-        history = History.of_file(self.path) if chain is None else History.of_space(chain)
-        for known in (start, end):
-            history.require(known)
-        if chain is not None:
-            found = list(spans_of(chain, start.epoch, end.epoch))
-        else:
-            require_kept(history.place, start.epoch, end.epoch, history.oldest)
-            found = [Span(start.epoch + 1, end.epoch, 1)]  # The task finds out what is there before the first of them.
-        return [replace(span, mark=history.seen(span.last).mark) for span in found]
-
-    def changes(self, shard: int, span: Span) -> Iterator[pa.RecordBatch]:
-        """Yield op, epoch and columns of the rows of a shard that changed in the epochs of a span.
-
-        Raises:
-            CheckpointError: the epochs belong to another history than those that the span was made of.
-            UnknownCheckpointError: the epoch before the first is no longer kept.
-            CorruptStoreError: a run file is missing or damaged.
-
-        Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
-        """
-        if self.is_file:
-            return self._changes_of_file(span)
-        chain = self._chain()
-        History.of_space(chain).require(Seen(span.last, span.mark))
-        before = span.first if span.is_whole else span.first - 1
-        place = Place(shard, span.shards, before)
-        return self._changes_of_shard(chain, place, span.last, is_whole=span.is_whole)
-
-    def _changes_of_file(self, span: Span) -> Iterator[pa.RecordBatch]:
-        after = span.first - 1
-        with self.open(0) as store:
-            # Of the snapshot that gives the rows: the file may have dropped epochs since the plan was made.
-            history, kept = History.of_store(store), kept_records(store)
-            history.require(Seen(span.last, span.mark))
-            require_kept(history.place, after, span.last, history.oldest)
-            if after < history.oldest and kept[0].number > 1:
-                yield from self._rows(store, Place(0, 1, history.oldest), at=history.oldest)
-                after = history.oldest
-            for record in kept:
-                if after < record.epoch <= span.last:
-                    yield from self._changes_at(store, Place(0, 1, record.epoch))
-
-    def _changes_of_shard(self, chain: Chain, place: Place, last: int, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
-        operator, (shard, _, before) = self._operator(chain), place
-        # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at different epochs.
-        plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
-        if not before:
-            # Before its first epoch a copy may say that it had the number of shards of its last one.
-            plan = replace(plan, lineages=((),) * chain.shards_at(1))
-        runs = chain.runs(operator, shard, before + 1, last)
-        with open_cache(plan, shard, () if is_whole else runs) as store:
-            if is_whole:
-                yield from self._rows(store, place)
-            for accepted in runs:
-                schema = self._schema_in(store, None)
-                # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
-                fold(store, plan.location, [accepted])
-                yield from self._changes_at(store, place._replace(epoch=accepted.epoch), schema)
-
-    def _rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the table as changes of an epoch: the rows at it, or at the end of the store."""
-        return self._fed(store, place, at, lambda table: (("+", row) for row in table.scan()))
-
-    def _changes_at(
-        self, store: CheckpointStore, place: Place, before: TableSchema | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of an epoch that a store has as a checkpoint of its own."""
-        epoch = place.epoch
-        return self._fed(store, place, epoch, lambda table: halves(table.changes(epoch, epoch)), before)
-
-    def _fed(
-        self,
-        store: CheckpointStore,
-        place: Place,
-        at: int | None,
-        changes: Callable[[StorageTable], Changes],
-        before: TableSchema | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield changes with the columns of the feed; those that the table did not have yet get their defaults."""
-        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-        if name is None:
-            return
-        schema = StorageTable(store, name, None, at).schema
-        columns = self.fed or self._columns_at(schema, place)
-        what = f"table {self.name!r} at epoch {place.epoch}"
-        found = columns.found_in(schema, before, place, what)
-        table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
-        try:
-            found_changes = changes(table)
-        except SchemaMismatchError:  # It was made again, as another table: a feed that begins later goes past that.
-            if place.epoch > columns.epoch:
-                raise
-            yield from self._left(store, place, columns, what)
-            found_changes = (("+", row) for row in table.scan())
-        yield from columns.batches(found, place.epoch, found_changes, what)
-
-    def _columns_at(self, schema: TableSchema, place: Place) -> FeedColumns:
-        """Return the columns of a feed that began before its table, which has each epoch as it is there."""
-        names = self.columns or schema.names
-        if not {*names} <= {*schema.names} and (found := self._feeding_from(place.epoch).fed) is not None:
-            return found  # Other shards have them.
-        columns = tuple(schema.column(name) for name in names)
-        return FeedColumns(columns, place.epoch, (schema,) * place.shards)
-
-    def _left(self, store: CheckpointStore, place: Place, columns: FeedColumns, what: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that a table had before an epoch as rows that go."""
-        at = store.epoch_of(store.number_up_to(place.epoch - 1))
-        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-        assert name is not None
-        found = columns.found_in(StorageTable(store, name, None, at).schema, None, place, what)
-        table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
-        yield from columns.batches(found, place.epoch, (("-", row) for row in table.scan()), what)
-
-    def _schema_in(self, store: CheckpointStore, at: int | None) -> TableSchema | None:
-        """Return the schema that the table has in a store, ``None`` if it is not there."""
-        if store.next_epoch() <= 1:
-            return None
-        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-        return None if name is None else StorageTable(store, name, None, at).schema
-
-    def _chain(self) -> Chain:
+    def chain(self) -> Chain:
+        """Return the chain of the space, in the history that it was fixed in."""
         chain = Chain.open(shared_location(self.path, self.storage))
         if self.mark:
             self._require_fixed(History.of_space(chain))
@@ -496,7 +336,12 @@ class Subject:
         """Refuse any history but the one in which the epoch was fixed."""
         history.require_loaded(Seen(self.epoch or 0, self.mark))
 
-    def _operator(self, chain: Chain) -> str:
+    def operator_in(self, chain: Chain) -> str:
+        """Return the operator whose state is read.
+
+        Raises:
+            ObjectSpaceError: there is no epoch, or no such operator.
+        """
         if chain.newest is None:
             raise ObjectSpaceError(f"{self.path} has no epoch yet: read it when its query has published one")
         names = sorted(name for name in chain.newest.lineage if name[0] != "$")
@@ -517,47 +362,7 @@ class Subject:
         return first if first in operators and not is_scope else self.name
 
 
-def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Return whether an option is ``true``.
-
-    Raises:
-        ObjectSpaceError: it is neither ``true`` nor ``false``.
-    """
-    given = options.get(name, "false")
-    if given.lower() not in ("true", "false"):
-        raise ObjectSpaceError(f"the option {name} is {given!r}: expected true or false")
-    return given.lower() == "true"
-
-
-def _kind_of(options: Mapping[str, str]) -> str:
-    """Return which option names what to read, at the location that is there."""
-    if "path" not in options:
-        raise ObjectSpaceError("load() lacks a location: give the one of a space, or the path of a store file")
-    given = [kind for kind in _SUBJECTS if kind in options]
-    if not given:
-        raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
-    if len(given) > 1:
-        found = " and ".join(f"{kind}={options[kind]!r}" for kind in given)
-        raise ObjectSpaceError(
-            f"load(location) takes one of the options table, object and kvt: found {found}: give one; a reader keeps"
-            " its options, so begin with a new spark.read or spark.readStream"
-        )
-    return given[0]
-
-
-def _require_meaning(options: Mapping[str, str], kind: str) -> None:
-    """Refuse an option that would be silently ignored because it has no meaning for what is read."""
-    read = (
-        f"the {_CALLED[kind]}" if not (kind == "table" and is_set(options, "changes")) else "the changes of the table"
-    )
-    for name in _MEANINGLESS[read]:
-        is_default = name in _SWITCHES and options.get(name, "").lower() == "false"
-        if name in options and not is_default:
-            what = "leave it out" if read != "the table" else "pass changes=true with it, or leave it out"
-            raise ObjectSpaceError(f"the option {name} has no meaning where {read} {options[kind]!r} is read: {what}")
-
-
-_CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value table"}, 20
+_MOST_NAMED = 20
 
 _APART = (
     "leave it out with the option columns, or name both there if they are two columns; or let each shard take a row"

@@ -27,6 +27,7 @@ from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
+from objectspace.spark.change_feed import changes
 from objectspace.spark.key_values import key_value_tables
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
@@ -378,7 +379,7 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
             table.insert_row((f"k{epoch}", epoch))
             space.checkpoint(epoch=epoch)
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
-    found = [tuple(row.values()) for batch in subject.changes(0, Span(1, 10, 1)) for row in batch.to_pylist()]
+    found = [tuple(row.values()) for batch in changes(subject, 0, Span(1, 10, 1)) for row in batch.to_pylist()]
     assert found == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
 
 
