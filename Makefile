@@ -32,7 +32,7 @@ types: $(VENV)/.dev
 
 # Faults at full scale, with the numbers of what was tried.
 crash: $(VENV)/.dev
-	@$(PY) -m pytest --crash tests/checkpoint tests/chain tests/objects tests/relational tests/kvt tests/operators -k "crash or kill or verify or damage or cut or flipped or bad_input or interrupt or instruction or iterator or half"
+	@$(PY) -m pytest --numprocesses=2 --crash tests/checkpoint tests/chain tests/objects tests/relational tests/kvt tests/operators -k "crash or kill or verify or damage or cut or flipped or bad_input or interrupt or instruction or iterator or half"
 
 # Executors, tasks and drivers of real clusters killed or slowed down, and Spark Connect; all of them on loopback.
 crash-spark: $(VENV)/.dev

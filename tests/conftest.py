@@ -71,6 +71,17 @@ def only_new_garbage() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what one process of several has tried to the one that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tally"] = dict(TALLY)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Add what another process has tried."""
+    TALLY.update(getattr(node, "workeroutput", {}).get("tally", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how many faults were tried, where ``--crash`` asks for them."""
     if not config.getoption("crash"):
