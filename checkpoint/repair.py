@@ -79,7 +79,8 @@ def repair(
     newest = _newest_sound(session, sound, before, damage)
     strays = _drop_strays(session, connection, found)
     saved = _salvaged(session, connection, found, gone, doubtful, newest) if salvage else None
-    if not (newest or saved) and (found.runs or strays):  # Without a record there is no saying what was there.
+    # Without a record there is no saying what was there.
+    if not (newest or saved) and (found.runs.readable_count or strays):
         advice = f"read: {RESTORE}" if salvage else f"proved: {SALVAGE}"
         raise CorruptStoreError(f"{session.path}: no checkpoint can be {advice}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]

@@ -488,7 +488,7 @@ class CheckpointStore:
             raise ValueError(f"keep is {keep}, older_than {older_than}: keep at least 1, and give an age in the past")
         with self._mutex:
             self.session.require_writable()
-            before = len(self._runs)
+            before = self._runs.readable_count
             if older_than is None:
                 keep = keep or self.retention.history
             first = retention.first_kept(self.session, keep, older_than)
@@ -498,7 +498,7 @@ class CheckpointStore:
             )
             if self.session.unused() > retention.UNUSED:
                 self.session.shrink()
-            return before - len(self._runs)
+            return before - self._runs.readable_count
 
     def truncate_after(self, number: int) -> None:
         """Drop every checkpoint after ``number``; 0 drops all. Readers of what is dropped refuse to work from then on.

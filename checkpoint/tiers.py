@@ -107,10 +107,6 @@ class RunMap:
     def __contains__(self, run: object) -> bool:
         return run in self._by_number
 
-    def __len__(self) -> int:
-        """Return how many checkpoints can be read."""
-        return len(self._own)
-
     def __getitem__(self, run: RunNumber) -> StoredRun:
         return self._by_number[run]
 
@@ -121,6 +117,11 @@ class RunMap:
     def fulls(self) -> Sequence[int]:
         """The numbers of the full checkpoints, in order."""
         return self._fulls
+
+    @property
+    def readable_count(self) -> int:
+        """How many checkpoints can be read."""
+        return len(self._own)
 
     def at(self, number: int) -> tuple[RunNumber, ...]:
         """Return the runs that make up the state at checkpoint ``number``, oldest first; none if one is missing.

@@ -56,7 +56,7 @@ def verify(session: Session, progress: Progress = silent) -> int:
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)
     progress(total, total)
-    return len(found.runs)
+    return found.runs.readable_count
 
 
 def verify_up_to(session: Session, number: int) -> None:
