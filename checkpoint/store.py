@@ -11,10 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, finding, retention, run_rows, spans
 from checkpoint.applying import run_applying
@@ -29,10 +27,10 @@ from checkpoint.errors import (
 )
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
-from checkpoint.lookup import Extents
 from checkpoint.pages import ITEMS, TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
+from checkpoint.readers import Readers
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Measure, Page, Run
@@ -96,8 +94,7 @@ class CheckpointStore:
             require_usable(Path(path), read_only=read_only)
         self.session = Session(self.path, read_only=read_only, durability=durability)
         self._mutex = self.session.mutex
-        self._extents = Extents(self.session, self._rows_of)
-        self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
+        self._readers = Readers(self.session, lambda: self._runs)
         self._suspected: set[str] = set()
         self._lock = None if read_only or self.session.in_memory else WriterLock(Path(path))
         try:
@@ -147,7 +144,7 @@ class CheckpointStore:
             self.session.connection  # noqa: B018 - a closed store refuses here, not at the first read
             if number is None and epoch is None:
                 self._require_newest()
-                return self._registered(self._runs.live)
+                return self._readers.of(self._runs.live)
             record = finding.record_of(self.session, number, epoch)
             runs = self._runs.at(record.number) if record.number in self._runs else ()
             if not runs:
@@ -156,7 +153,7 @@ class CheckpointStore:
                     f"{self.path} no longer has rows of checkpoint {record.number} (epoch {record.epoch}): they were"
                     f" merged; the nearest that can be read: {', '.join(near) or 'none'}"
                 )
-            return self._registered(runs)
+            return self._readers.of(runs)
 
     def append(self, run: Run, epoch: int | None = None) -> Receipt:
         """Make a run durable as the next checkpoint, all or nothing.
@@ -494,7 +491,7 @@ class CheckpointStore:
             first = retention.first_kept(self.session, keep, older_than)
             self._reduce(self._runs.readable(first), progress)
             self._change(
-                lambda connection: retention.forget(connection, self._runs, first, self._pins()), then=self._load
+                lambda connection: retention.forget(connection, self._runs, first, self._readers.pins), then=self._load
             )
             if self.session.unused() > retention.UNUSED:
                 self.session.shrink()
@@ -551,7 +548,7 @@ class CheckpointStore:
                 raise CheckpointError(f"{self.path} is closed, and others may write to it now: open the store again")
             self.session.reopen()
             self._load()
-            self._retire_readers("is gone: its rows were merged into a newer one, or dropped")
+            self._readers.retire("is gone: its rows were merged into a newer one, or dropped")
 
     def announce_close(self) -> None:
         """Tell other processes that want to write that this handle will soon close by itself."""
@@ -566,7 +563,7 @@ class CheckpointStore:
             if self._lock is not None:
                 self._lock.release()
             # Whoever keeps a reference to a closed store need not keep its rows in memory.
-            self._extents.clear()
+            self._readers.forget()
             if (upkeep := getattr(self, "_upkeep", None)) is not None:  # __init__ may have failed before it was set.
                 upkeep.forget()
 
@@ -588,7 +585,7 @@ class CheckpointStore:
         next_object_id = read_next_object_id(self.session)
         found = catalogue.load(self.session)
         self._runs, self._upkeep = found.runs, Upkeep(self.session, found)
-        self._extents.clear()
+        self._readers.forget()
         self._newest = Newest(last[0].number, last[0].epoch) if last else Newest()
         self._next_object_id = next_object_id
 
@@ -601,26 +598,10 @@ class CheckpointStore:
                 f" it: {REPAIR}"
             )
 
-    def _rows_of(self, run: RunNumber) -> float:
-        """Return how many item rows a run has; for one that is gone, more than anybody reads."""
-        return self._runs[run].slots if run in self._runs else inf
-
     def _reader_of(self, state: int | Reader | None, epoch: int | None) -> Reader:
         if isinstance(state, Reader):
             return state
         return Reader(self.session, ()) if state == 0 else self.reader(state, epoch=epoch)
-
-    def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
-        """Return a reader whose runs stay for as long as something refers to it."""
-        reader = Reader(self.session, runs, self._between, self._extents, is_partial=is_partial)
-        self._readers[reader] = finding.record_of(self.session, reader.newest) if self.read_only and runs else None
-        return reader
-
-    def _between(self, older: int, newer: int) -> Reader | None:
-        """Return a reader of what came after one checkpoint, up to another."""
-        with self._mutex:
-            runs = self._runs.between(older, newer) if older < newer else ()
-            return self._registered(runs, is_partial=True) if runs or older == newer else None
 
     def _append(self, kind: CheckpointKind, epoch: int | None, write: Write, run: Run | None = None) -> Receipt:
         started = time.perf_counter()
@@ -710,11 +691,11 @@ class CheckpointStore:
             with self._statements() as connection:
                 done = work(connection)
             self._load()
-            self._retire_readers(reason)
+            self._readers.retire(reason)
         except BaseException:  # Also for an interruption after the commit, as in an append.
             self._reload()
             with suppress(CheckpointError):
-                self._retire_readers(reason)
+                self._readers.retire(reason)
             raise
         return done
 
@@ -752,46 +733,35 @@ class CheckpointStore:
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Drop the checkpoints that the retention does not keep."""
-        kept, pins = self.retention, self._pins()
+        kept, pins = self.retention, self._readers.pins
         first = self._newest.number - kept.history + 1
         if kept.keep_for:
             oldest, last = self._runs.readable(1), self._newest.number
             first = min(first, retention.first_younger(self.session, kept.keep_for, oldest, last))
-        self._upkeep.sweep(connection, first, pins, self._held())
+        self._upkeep.sweep(connection, first, pins, self._readers.held)
         retention.forget(connection, self._runs, min(first, self._newest.number - kept.records + 1), pins)
 
     def _settle(self) -> None:
-        has_merged = self._upkeep.settle()
-        self._extents.keep(self._runs)
-        if has_merged:
-            # What they show stays the same, and the runs that they have read so far may be removed.
-            for reader in self._readers:
-                if not reader.is_partial and (runs := self._runs.at(reader.newest)):
-                    reader.read_from(runs)
+        self._readers.settle(has_merged=self._upkeep.settle())
         for damage in self._upkeep.damage:
             if str(damage) not in self._suspected:
                 self._suspected.add(str(damage))
                 warnings.warn(f"{damage}; it is not merged meanwhile", RuntimeWarning, stacklevel=6)
         self._upkeep.damage.clear()
 
-    def _pins(self) -> set[int]:
-        return {reader.newest for reader in self._readers}
-
-    def _held(self) -> set[RunNumber]:
-        return {run for reader in self._readers for run in reader.runs}
-
     def _reduce(self, first: int, progress: Progress = silent) -> None:
         """Merge what makes up checkpoint ``first``, and drop what neither it nor a later one nor a reader needs.
 
         Each step is a transaction of its own.
         """
-        targets = [first, *sorted(pin for pin in self._pins() if 0 < pin < first)]
+        targets = [first, *sorted(pin for pin in self._readers.pins if 0 < pin < first)]
         total = sum(self._runs.rows(parts) for parts in map(self._runs.at, targets) if len(parts) > 1)
         done = 0
         for target in targets:
             done += self._merge_all(self._runs.at(target), lambda copied: progress(copied, total), done)
         self._change(
-            lambda connection: self._upkeep.sweep(connection, first, self._pins(), self._held()), then=self._settle
+            lambda connection: self._upkeep.sweep(connection, first, self._readers.pins, self._readers.held),
+            then=self._settle,
         )
         while self._work():
             pass
@@ -825,27 +795,6 @@ class CheckpointStore:
         if damage:
             raise damage[0]
         return has_worked
-
-    def _retire_readers(self, reason: str) -> None:
-        """End the readers whose checkpoint can no longer be read."""
-        for reader, record in list(self._readers.items()):
-            if all(run in self._runs for run in reader.runs) and self._still_there(reader.newest, record):
-                reader.read_from(reader.runs)  # What was known of the runs may no longer be true.
-                continue
-            runs = self._runs.at(reader.newest) if self._still_there(reader.newest, record) else ()
-            if runs and not reader.is_partial:
-                reader.read_from(runs)
-            else:
-                reader.retire(f"{self.path}: checkpoint {reader.newest} {reason}; ask the store for another reader")
-                del self._readers[reader]
-
-    def _still_there(self, number: int, known: CheckpointRecord | None) -> bool:
-        if number and number not in self._runs:
-            return False
-        if known is None:
-            return True
-        now = finding.record_of(self.session, number)
-        return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
 
 
 Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]

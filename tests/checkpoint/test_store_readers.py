@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, StoreLockedError, UnknownCheckpointError
 from checkpoint.session import LOG_BYTES
 from tests.checkpoint.store_helpers import FULL, child, first_line, quick_store, run_of, values_in
 
@@ -61,6 +62,16 @@ def test_a_reader_is_not_fooled_by_a_checkpoint_with_the_number_of_one_that_was_
             assert values_in(kept) == {1: "a"}
             with pytest.raises(UnknownCheckpointError):
                 values_in(dropped)
+
+
+def test_a_reader_keeps_its_store_open_and_so_others_from_writing(path: Path) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+    reader = CheckpointStore(path).reader()
+    gc.collect()
+    with pytest.raises(StoreLockedError):
+        CheckpointStore(path)
+    assert values_in(reader) == {1: "a"}
 
 
 def test_refreshing_a_writing_store_changes_nothing(path: Path) -> None:
