@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, repeat
-from typing import Any, NamedTuple
+from itertools import islice, repeat
+from typing import Any
 
 from checkpoint import CheckpointError
 from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
+from objectspace.relational import table_scans
 from objectspace.relational.catalogue import (
     WATERMARKS,
     TableRecord,
@@ -29,7 +29,7 @@ from objectspace.relational.errors import (
 )
 from objectspace.relational.key_space import Bound, KeySpace
 from objectspace.relational.keys import INCLUSIVE, check_inclusive
-from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
+from objectspace.relational.memtable import Consistency, Kind, MemTable
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.schema import Row, TableSchema
@@ -45,21 +45,7 @@ HIDDEN_ROWS = 1024
 _MOST_WAITING = 4096
 """The most inserted rows that wait to be encoded together."""
 
-_MOST_DECODED = 256
-"""The most rows that a scan decodes together."""
-
-
 RowLike = Sequence[Any] | Mapping[str, Any]
-
-
-class _Span(NamedTuple):
-    """What a scan reads: the rows with a prefix of the key, between two bounds, of one vnode or all."""
-
-    prefix: Row
-    lower: Row | None
-    upper: Row | None
-    inclusive: tuple[bool, bool]
-    vnode: int | None
 
 
 class StateTable:
@@ -243,7 +229,7 @@ class StateTable:
         if inclusive is not INCLUSIVE:
             check_inclusive(self.name, inclusive)
         span = self._span(prefix, lower, upper, inclusive, vnode)
-        return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
+        return table_scans.scan(self, span, reverse=reverse)
 
     @collecting_seldom()
     def scan_all(
@@ -262,13 +248,7 @@ class StateTable:
         Time: O(log n) per prefix and O(1) per row.
         """
         found = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
-        spans = [self._span(prefix, *bound) for prefix, bound in found]
-        pairs = [list(self._texts(span, reverse=False)) for span in spans]
-        rows = iter(self._codec.decode_all([text for group in pairs for _, text in group]))
-        groups = [list(islice(rows, len(group))) for group in pairs]
-        if not self._may_hide or self._seen.leads:
-            return groups
-        return [self._shown([key for key, _ in one], group) for one, group in zip(pairs, groups)]
+        return table_scans.scan_all(self, [self._span(prefix, *bound) for prefix, bound in found])
 
     def _span(
         self,
@@ -277,12 +257,12 @@ class StateTable:
         upper: Bound,
         inclusive: tuple[bool, bool] = INCLUSIVE,
         vnode: int | None = None,
-    ) -> _Span:
+    ) -> table_scans.Span:
         group = self._checked_key(prefix, whole=False)
         # A bound with no column stands for all rows, included or not.
         skip = len(group)
         bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
-        return _Span(group, bounds[0], bounds[1], inclusive, vnode)
+        return table_scans.Span(group, bounds[0], bounds[1], inclusive, vnode)
 
     def insert_row(self, row: RowLike) -> None:
         """Insert a row; if a row with its key is there, a blind or trusted table overwrites it.
@@ -771,60 +751,6 @@ class StateTable:
         if text is None or not self._may_hide or not self._seen.hides(key, self._codec.decode(text)):
             return text
         return None
-
-    def _rows_of(self, span: _Span, reverse: bool, texts: Iterator[tuple[bytes, str]], changes: int) -> Iterator[Row]:
-        """Yield the rows of a span, decoded in batches that grow, so taking little costs little.
-
-        Sealed rows change under a scan that is open at a barrier: it begins again after its last row.
-        """
-        size, last, registry, is_anew = 1, None, self._registry, False
-        key_of = self._keys.schema.key_of
-        while True:
-            if changes != registry.changes:
-                texts, changes = self._texts(span, reverse, None if last is None else key_of(last)), registry.changes
-            try:
-                keys, batch = self._batch(texts, size)
-            except RuntimeError:  # It was saved, or dropped from memory, and is otherwise unchanged.
-                if is_anew:
-                    raise
-                texts, is_anew = self._texts(span, reverse, None if last is None else key_of(last)), True
-                continue
-            if not batch:
-                return
-            rows = self._codec.decode_all(batch)
-            key_of = self._keys.schema.key_of  # For these rows: the schema may change while they are taken.
-            yield from self._shown(keys, rows) if keys else rows
-            size, last, is_anew = min(4 * size, _MOST_DECODED), rows[-1], False
-
-    def _batch(self, texts: Iterator[tuple[bytes, str]], size: int) -> tuple[list[bytes], list[str]]:
-        """Return the next texts, with their keys if these are needed to tell what a watermark hides."""
-        if not self._may_hide or self._seen.leads:
-            return [], [text for _, text in islice(texts, size)]
-        pairs = list(islice(texts, size))
-        return [key for key, _ in pairs], [text for _, text in pairs]
-
-    def _shown(self, keys: Sequence[bytes], rows: Sequence[Row]) -> list[Row]:
-        """Return the rows that no watermark hides."""
-        hides = self._seen.hides
-        return [row for key, row in zip(keys, rows) if not hides(key, row)]
-
-    def _texts(self, span: _Span, reverse: bool, last: Row | None = None) -> Iterator[tuple[bytes, str]]:
-        """Return an iterator over (key, text) of the rows of a span, or of those that follow a primary key."""
-        ranges = self._keys.ranges(*span)
-        if last is not None:
-            ranges = self._keys.behind(last, ranges, reverse)
-        parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
-        streams = [self._merged(start, end, reverse) for start, end in parts]
-        if not self._keys.is_distributed or len(streams) < 2:
-            return chain.from_iterable(streams)
-        body = self._keys.body_of
-        return heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
-
-    def _merged(self, start: bytes, end: bytes, reverse: bool) -> Iterator[tuple[bytes, str]]:
-        """Merge the MemTable over what is sealed: for equal keys memory wins."""
-        buffered = self._buffer.between(start, end, reverse=reverse)
-        sealed = self._rows.between(start, end, reverse=reverse)
-        return overlaid(sealed, buffered, reverse) if buffered else sealed
 
     def _stored_watermarks(self) -> Any:
         return watermarks_of(self._space, self._rows.name)

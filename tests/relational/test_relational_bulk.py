@@ -32,7 +32,7 @@ from objectspace.relational.key_space import KeySpace
 from objectspace.relational.rows import RowCodec
 from objectspace.relational.types import parse_type
 from objectspace.relational.values import BadValue, checker, form_test
-from tests.relational.helpers import new_space
+from tests.relational.helpers import new_space, schema_of
 from tests.relational.samples import ORDERS, VALUES
 
 SCHEMA = TableSchema([Column("a", "int16"), Column("b", "string", nullable=True), Column("v", "int64")], ["a", "b"])
@@ -247,3 +247,11 @@ def test_tables_that_check_take_many_rows_too(consistency: Any) -> None:
     space.checkpoint(epoch=1)
     table.write_rows([(False, (2, None, 5))])
     assert table.scan_all([(1,), (2,)]) == [[(1, "x", 2)], []]
+
+
+def test_many_scans_show_no_rows_below_a_watermark_on_a_column_that_does_not_lead_the_key() -> None:
+    table = StateTable(new_space(), "t", schema_of("k int64", "t int64", key=["k"], watermark_column="t"))
+    table.insert_rows([(1, 5), (2, 50), (3, 7)])
+    table.update_watermark(10)
+    table.commit(1)
+    assert table.scan_all([(), (1,)]) == [[(2, 50)], []]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from itertools import count, islice, product
@@ -33,6 +33,7 @@ from objectspace.relational import (
     seal_tables,
     tables,
 )
+from objectspace.relational.row_store import RowStore
 from objectspace.testing.faults import FAILURES, ONCE, Fault, failing
 from tests.objects.interruptions import at_exit, interrupted
 from tests.objects.stand_ins import at_each_step
@@ -157,6 +158,34 @@ def test_a_scan_goes_on_where_the_space_is_rolled_back_or_another_handle_commits
     other.insert_rows([(1,), (5,)])
     other.commit(2)
     assert keys_of(scan) == [1, 0]
+
+
+def test_a_scan_goes_on_after_its_last_key_where_a_save_seals_nothing() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=300)
+    table = StateTable(space, "t", ONE_KEY)
+    table.insert_rows([(key,) for key in range(5000)])
+    table.commit(1)
+    scan = table.scan()
+    begun = keys_of(islice(scan, 30))
+    writer = space.store.writer()
+    space.save(writer)
+    writer.commit()
+    space.on_saved()
+    assert begun + keys_of(scan) == list(range(5000))
+
+
+def test_a_scan_for_which_the_stack_was_too_full_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, begun = filled(), []
+
+    def too_deep(*args: Any, **options: Any) -> Iterator[tuple[bytes, str]]:
+        begun.append(args)
+        yield from ()
+        raise RecursionError
+
+    monkeypatch.setattr(RowStore, "between", too_deep)
+    with pytest.raises(RecursionError):
+        list(table.scan())
+    assert len(begun) == 1
 
 
 def test_a_scan_may_come_in_the_midst_of_another_as_from_a_signal_handler() -> None:
