@@ -38,6 +38,17 @@ class KeySpace:
         if schema.distribution_key:
             self._vnode = hasher([schema.column(name).type for name in schema.distribution_key])
 
+    def checked(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+        """Return values of the primary key in their one form: see :meth:`TableSchema.check_key`.
+
+        Raises:
+            RowError: they do not fit the schema; the message names the table.
+        """
+        try:
+            return self.schema.check_key(values, whole=whole, skip=skip)
+        except RowError as error:
+            raise RowError(f"table {self.table!r}: {error}") from None
+
     def key(self, values: Row) -> bytes:
         """Return the key of the checked values of the whole primary key.
 

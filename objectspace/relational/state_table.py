@@ -161,7 +161,7 @@ class StateTable:
 
         Time: O(log n).
         """
-        text = self._visible_text(self._keys.key(self._checked_key(key)))
+        text = self._visible_text(self._keys.key(self._keys.checked(key)))
         return None if text is None else self._codec.decode(text)
 
     @collecting_seldom()
@@ -194,7 +194,7 @@ class StateTable:
 
     def exists(self, key: Sequence[Any]) -> bool:
         """Return whether there is a row with a whole primary key, like :meth:`get_row` without decoding."""
-        return self._visible_text(self._keys.key(self._checked_key(key))) is not None
+        return self._visible_text(self._keys.key(self._keys.checked(key))) is not None
 
     def scan(
         self,
@@ -258,10 +258,10 @@ class StateTable:
         inclusive: tuple[bool, bool] = INCLUSIVE,
         vnode: int | None = None,
     ) -> table_scans.Span:
-        group = self._checked_key(prefix, whole=False)
+        checked = self._keys.checked
+        group = checked(prefix, whole=False)
         # A bound with no column stands for all rows, included or not.
-        skip = len(group)
-        bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
+        bounds = [None if b is None else checked(b, whole=False, skip=len(group)) or None for b in (lower, upper)]
         return table_scans.Span(group, bounds[0], bounds[1], inclusive, vnode)
 
     def insert_row(self, row: RowLike) -> None:
@@ -694,12 +694,6 @@ class StateTable:
         news = [text if come else None for come, text in zip(comes, texts)]
         olds = [None if come else text for come, text in zip(comes, texts)]
         self._buffer.write_all(keys, olds, news)
-
-    def _checked_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
-        try:
-            return self.schema.check_key(values, whole=whole, skip=skip)
-        except RowError as error:
-            raise RowError(f"table {self.name!r}: {error}") from None
 
     def _insert(self, row: Row) -> None:
         key = self._key_of(row)

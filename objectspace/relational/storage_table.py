@@ -94,7 +94,7 @@ class StorageTable:
 
         Time: O(live runs · log n).
         """
-        row = self._view.row(self._checked(key))
+        row = self._view.row(self._view.keys.checked(key))
         return None if row is None else self._output(row)
 
     def scan(
@@ -124,8 +124,9 @@ class StorageTable:
         Time: O(log n) for the first row, then O(1) per row.
         """
         check_inclusive(self.name, inclusive)
-        group = self._checked(prefix, whole=False)
-        bounds = [None if b is None else self._checked(b, whole=False, skip=len(group)) for b in (lower, upper)]
+        checked = self._view.keys.checked
+        group = checked(prefix, whole=False)
+        bounds = [None if b is None else checked(b, whole=False, skip=len(group)) for b in (lower, upper)]
         rows = self._view.rows(group, bounds[0], bounds[1], inclusive, reverse)
         return rows if self.columns == self.schema.names else map(self._output, rows)
 
@@ -257,12 +258,6 @@ class StorageTable:
 
     def _output(self, row: Row) -> Row:
         return tuple([row[place] for place in self._places])
-
-    def _checked(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
-        try:
-            return self.schema.check_key(values, whole=whole, skip=skip)
-        except RowError as error:
-            raise RowError(f"table {self.name!r}: {error}") from None
 
 
 def _reader_at(store: CheckpointStore, epoch: int | None) -> Reader:
