@@ -14,16 +14,13 @@ from typing import Any
 
 import orjson
 
-from checkpoint.consistency import RANKED
+from checkpoint.consistency import LENGTH, RANKED
 from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same, with_values
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, may_compare
 from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
 from checkpoint.run import OWNED_KEY, CheckpointKind, Payload, Run, Slot, is_owner, owned_ids
-
-_LENGTH = "length"
-"""The metadata key that says how many slots an object has; it differs if any slot came or went."""
 
 
 def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
@@ -151,9 +148,9 @@ def _stored_entry(base: Reader, object_id: int) -> IndexEntry | None:
 
 def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
     """Return a change of a length as a change from the length in the state; every other change as it is."""
-    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind == "Array":
+    if change.table is not Table.METADATA or change.slot != LENGTH or change.kind == "Array":
         return change  # The length of an array is not a count: it differs if a fork made another array.
-    found = base.metadatum(change.object, _LENGTH)
+    found = base.metadatum(change.object, LENGTH)
     counts = [_count(text) for text in (change.old, change.new, found)]
     if found == change.old or None in counts:
         return change
@@ -363,7 +360,7 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
 
 def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
     """Return whether a change of a length, which differs by now, comes from keys whose ranks others now have."""
-    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind not in RANKED:
+    if change.table is not Table.METADATA or change.slot != LENGTH or change.kind not in RANKED:
         return False
     before, after, now = (_count(text) for text in (change.old, change.new, found))
     return bool(before and after and now) and _are_ranks_taken(before[1], after[1], now[1])  # type: ignore[index]

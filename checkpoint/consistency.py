@@ -18,6 +18,9 @@ Metadata = dict[str, Any]
 RANKED = frozenset({"Dictionary", "Set"})
 """The kinds whose slots have ranks, which keep insertion order."""
 
+LENGTH = "length"
+"""The metadata key that says how many slots an object has; it differs if any slot came or went."""
+
 DENSE_LENGTH = 1024
 """Arrays up to this length store every slot when they are first stored; longer ones only what is assigned."""
 
@@ -95,7 +98,7 @@ def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """A length says how many slots there are."""
-    length = metadata["length"]
+    length = metadata[LENGTH]
     return _compare(reader.count(object_id), length[0] if isinstance(length, list) else length)
 
 
@@ -103,7 +106,7 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """If ranks have gaps, the length comes with the next rank, which no slot has yet."""
     if fault := _counted(reader, object_id, metadata):
         return fault
-    length = metadata["length"]
+    length = metadata[LENGTH]
     following, last = length[1] if isinstance(length, list) else length, reader.last_rank(object_id)
     is_taken = last is not None and last >= following
     return f"a slot of rank {last} where its metadata says that {following} is the next one" if is_taken else None
@@ -111,7 +114,7 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are indexes below the length; in a long array, those that hold the default may be absent."""
-    slots = range(metadata["length"])
+    slots = range(metadata[LENGTH])
     return (_exact if len(slots) <= DENSE_LENGTH else _inside)(reader, object_id, slots)
 
 

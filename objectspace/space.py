@@ -33,7 +33,13 @@ IndexEntry = tuple[str, str, str]
 _OF_CALLS = (*REFUSALS, TypeError, ValueError)
 """The errors with which values and calls are refused."""
 
-CATALOGUES = ("$tables", "$watermarks")
+TABLES = "$tables"
+"""The name of the dictionary in which the layer of relational tables lists them."""
+
+WATERMARKS = "$watermarks"
+"""The name of the dictionary in which it keeps their watermarks."""
+
+CATALOGUES = (TABLES, WATERMARKS)
 """The dictionaries in which a layer above notes by name what objects are: a note goes with its object."""
 
 CACHE_SLOTS = 1_000_000

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from checkpoint.consistency import RANKED
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot, fault_of
@@ -42,9 +43,6 @@ SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
 SETS = frozenset({"Set", "SortedSet"})
 
 SORTED = frozenset({"SortedDictionary", "SortedSet"})
-
-RANKED = frozenset({"Dictionary", "Set"})
-"""The kinds that keep the order of insertion."""
 
 
 @dataclass(frozen=True)

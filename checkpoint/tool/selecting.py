@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import orjson
 
+from checkpoint.consistency import LENGTH
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import CheckpointKind, Payload, Run, fault_of
@@ -21,9 +22,6 @@ from checkpoint.tool.content import TABLES, WATERMARKS, State, absence
 from checkpoint.tool.described import Describer, lists_tables, table_listed
 from checkpoint.tool.hiding import falls_back
 from checkpoint.tool.raw import loaded
-
-_LENGTH = "length"
-"""The key of the metadata that says how many slots a dictionary has."""
 
 
 def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
@@ -187,12 +185,12 @@ def _mark_kept(old_name: str, name: str, before: State, after: State) -> StoredI
 def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
     """Yield the change of the length of a dictionary that gets only some of its changes, if there is one."""
     one = kept[0]
-    old = base.metadatum(one.object, _LENGTH) if base.entry(one.object) is not None else None
+    old = base.metadatum(one.object, LENGTH) if base.entry(one.object) is not None else None
     grown = sum((change.new is not None) - (change.old is not None) for change in kept)
     ranks = [change.new_rank for change in kept if change.new_rank is not None]
     new = _length_after(old, grown, ranks, is_ranked=one.kind == "Dictionary")
     if new != (old or "0"):
-        yield Change(Table.METADATA, one.object, one.name, one.kind, _LENGTH, old, new)
+        yield Change(Table.METADATA, one.object, one.name, one.kind, LENGTH, old, new)
 
 
 def _length_after(stored: str | None, grown: int, ranks: Iterable[int] = (), *, is_ranked: bool) -> str:
@@ -218,6 +216,6 @@ def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:
     gone = [slot for slot in slots if slot not in keys]
     if not gone:
         return
-    stored, is_ranked = state.reader.metadatum(object_id, _LENGTH), state.find(name)[2] == "Dictionary"
-    run.metadata.append((object_id, _LENGTH, _length_after(stored, -len(gone), is_ranked=is_ranked)))
+    stored, is_ranked = state.reader.metadatum(object_id, LENGTH), state.find(name)[2] == "Dictionary"
+    run.metadata.append((object_id, LENGTH, _length_after(stored, -len(gone), is_ranked=is_ranked)))
     run.items += [(object_id, slot, None, None) for slot in gone]

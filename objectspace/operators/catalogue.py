@@ -20,8 +20,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
-from objectspace.relational.catalogue import TABLES
-from objectspace.space import ObjectSpace
+from objectspace.space import TABLES, ObjectSpace
 
 OPERATORS = "$operators"
 """The name of the dictionary that lists the operators of a space."""

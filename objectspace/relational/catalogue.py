@@ -22,13 +22,7 @@ from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap
-from objectspace.space import may_be_table
-
-TABLES = "$tables"
-"""The name of the dictionary that lists the tables of a space."""
-
-WATERMARKS = "$watermarks"
-"""The name of the dictionary that holds the watermarks."""
+from objectspace.space import TABLES, WATERMARKS, may_be_table
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.types import DataType
 from objectspace.relational.values import Cell, from_cell, to_cell
+from objectspace.space import TABLES
 
 Layout = tuple[int, ...]
 """The ids of the columns of a stored row."""
@@ -196,7 +197,8 @@ class RowCodec:
         if cells[0] >= len(self.layouts):
             raise SchemaMismatchError(
                 f"a row has layout {cells[0]}, and the catalogue lists those up to {len(self.layouts) - 1}: the entry"
-                " of the table in the dictionary '$tables' is not that of its rows; go back to a checkpoint where it is"
+                f" of the table in the dictionary {TABLES!r} is not that of its rows; go back to a checkpoint where it"
+                " is"
             )
         stored = dict(zip(self.layouts[cells[0]], cells[1:], strict=True))
         fitted = [self.current]

@@ -12,7 +12,6 @@ from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
 from objectspace.relational import table_scans
 from objectspace.relational.catalogue import (
-    WATERMARKS,
     TableRecord,
     damaged_record,
     open_record,
@@ -38,6 +37,7 @@ from objectspace.relational.values import checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
 from objectspace.relational.watermarks import used_bits
+from objectspace.space import WATERMARKS
 
 HIDDEN_ROWS = 1024
 """How many rows below the watermark a commit removes, plus twice as many as it writes; the rest stays hidden."""

@@ -16,7 +16,7 @@ from checkpoint.run import Payload, Slot
 from objectspace import PersistedObjectSpace
 from objectspace.extras import require
 from objectspace.objects.scans import in_pages
-from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
+from objectspace.relational.catalogue import TableRecord
 from objectspace.relational.equality import Equal, equality
 from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
@@ -27,7 +27,7 @@ from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap
 from objectspace.relational.watermarks import used_bits
-from objectspace.space import may_be_table
+from objectspace.space import TABLES, WATERMARKS, may_be_table
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

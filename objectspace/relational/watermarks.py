@@ -15,6 +15,7 @@ from objectspace.errors import GO_ON
 from objectspace.relational.keys import NOTHING, KeyRange, Order, column_encoder, intersect, next_key
 from objectspace.relational.types import DataType
 from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap
+from objectspace.space import WATERMARKS
 
 
 class WatermarkIndex:
@@ -68,7 +69,7 @@ class WatermarkIndex:
 def damaged_watermarks(table: str, stored: object, error: Exception) -> DamagedObjectError:
     """Return the error for stored watermarks of a table that are not watermarks."""
     return DamagedObjectError(
-        f"Dictionary '$watermarks', slot {table!r}: expected the watermarks of a table ({error}), found"
+        f"Dictionary {WATERMARKS!r}, slot {table!r}: expected the watermarks of a table ({error}), found"
         f" {stored!r:.80}; other tables are readable; {GO_ON}"
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column
-from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
+from objectspace.relational.catalogue import TableRecord
+from objectspace.space import TABLES, WATERMARKS
 
 Notes = Mapping[str, Mapping[Any, Any]]
 """What a shard has noted, by the names of the objects that hold it."""

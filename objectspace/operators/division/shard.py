@@ -15,7 +15,8 @@ from objectspace.operators.division.keyed import KEYED, KeyedBy, noted_keyed
 from objectspace.operators.division.rules import Rule, VnodeOfKey, routed_values, vnode_by_note, vnode_by_types
 from objectspace.operators.division.vnodes import owner_of, vnode_router
 from objectspace.relational import TableSchema, tables
-from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
+from objectspace.relational.catalogue import TableRecord
+from objectspace.space import TABLES, WATERMARKS
 
 Placed = Iterator[tuple[int, Any, Any]]
 """Slots as (vnode, key, value); the value is None where a set is divided."""
