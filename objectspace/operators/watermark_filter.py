@@ -8,10 +8,8 @@ from typing import Any
 from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.relational.types import INTEGERS, TIMES
 from objectspace.relational.values import BadValue, checker
-
-_NUMBERS = ("int16", "int32", "int64")
-_TIMES = ("timestamp", "timestamptz", "date")
 
 
 class WatermarkFilter(Operator):
@@ -41,9 +39,9 @@ class WatermarkFilter(Operator):
     def __init__(self, schema: TableSchema, column: str, delay: timedelta | int) -> None:
         super().__init__()
         kind = schema.column(column).type
-        wanted: type = timedelta if kind.kind in _TIMES else int
-        if kind.kind not in (*_TIMES, *_NUMBERS):
-            raise SchemaError(f"watermarks are of {', '.join((*_TIMES, *_NUMBERS))}: {column!r} is {kind}")
+        wanted: type = timedelta if kind.kind in TIMES else int
+        if kind.kind not in (*TIMES, *INTEGERS):
+            raise SchemaError(f"watermarks are of {', '.join((*TIMES, *INTEGERS))}: {column!r} is {kind}")
         if not isinstance(delay, wanted) or delay < wanted(0):
             raise SchemaError(f"the delay of {column!r} ({kind}) is a {wanted.__name__} from 0 on: found {delay!r}")
         self.input, self.column, self.delay, self.late_rows = schema, column, delay, 0

@@ -10,6 +10,7 @@ from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
+from objectspace.relational.types import INTEGERS
 
 Span = timedelta | int
 """A length of time; for a column of whole numbers, a number."""
@@ -17,12 +18,11 @@ Span = timedelta | int
 _Spans = dict[Any, list[tuple[Any, Any]]]
 """The starts and ends of the windows that a time lies in, by the start of the last window."""
 
-_INTEGERS = ("int16", "int32", "int64")
 _ORIGINS: dict[str, Any] = {
     "timestamp": datetime(1970, 1, 1),
     "timestamptz": datetime(1970, 1, 1, tzinfo=UTC),
     "date": date(1970, 1, 1),
-    **dict.fromkeys(_INTEGERS, 0),
+    **dict.fromkeys(INTEGERS, 0),
 }
 """The origin from which windows of each type are counted."""
 
@@ -192,7 +192,7 @@ def check_span(column: Column, name: str, span: Span) -> None:
     """
     if column.type.kind not in _ORIGINS:
         raise SchemaError(f"windows are over one of {', '.join(_ORIGINS)}: {column.name!r} is {column.type}")
-    is_number = column.type.kind in _INTEGERS
+    is_number = column.type.kind in INTEGERS
     zero: Any = 0 if is_number else timedelta(0)
     wanted: type = int if is_number else timedelta
     if not isinstance(span, wanted) or isinstance(span, bool) or span <= zero:

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.schema import Column, Row, TableSchema
-from objectspace.relational.types import DataType
+from objectspace.relational.types import FLOATS, INTEGERS, TIMES, DataType
 from objectspace.relational.values import from_cell, to_cell
 from objectspace.relational.values_arrow import NO_VALUE, is_list, listed
 
@@ -36,7 +36,7 @@ _ARROW = {
     "timestamptz": pa.timestamp("us", "UTC"),
 }
 
-_READ_FROM_TEXT = frozenset({"date", "timestamp", "timestamptz"})
+_READ_FROM_TEXT = frozenset(TIMES)
 """Types whose cells Arrow parses itself."""
 
 
@@ -174,7 +174,7 @@ def _culprit(frame: pd.DataFrame) -> str:
 
 def _wholes(kind: DataType) -> Callable[[Any], Any] | None:
     """Return a function that makes floats whole numbers where a type needs it, or ``None`` if it does not."""
-    if kind.kind in _INTEGERS:
+    if kind.kind in INTEGERS:
         return _whole
     if kind.kind == "list":
         element = _wholes(kind.element)  # type: ignore[arg-type]
@@ -190,9 +190,6 @@ def _whole(value: Any) -> Any:
 
 def _whole_fields(fields: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:
     return value if value is None else {**value, **{name: whole(value.get(name)) for name, whole in fields.items()}}
-
-
-_INTEGERS = ("int16", "int32", "int64")
 
 
 def without(schema: pa.Schema, name: str) -> pa.Schema:
@@ -275,7 +272,7 @@ def array_of_cells(cells: list[Any], column: Column) -> pa.Array:
             return pa.array(cells, pa.string()).cast(arrow_type(kind))
         except pa.ArrowInvalid:
             return array_of([value_of(kind, cell) for cell in cells], column)
-    if kind.kind in ("float32", "float64"):
+    if kind.kind in FLOATS:
         try:
             return pa.array(cells, arrow_type(kind))
         except (pa.ArrowInvalid, TypeError):

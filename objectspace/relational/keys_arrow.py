@@ -20,7 +20,7 @@ from objectspace.relational.bulk import column_keys
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import FLIP, Order, fixed_form
 from objectspace.relational.schema import Column, TableSchema
-from objectspace.relational.types import DataType
+from objectspace.relational.types import FLOATS, INTEGERS, TIMES, DataType
 from objectspace.relational.values import BadValue
 from objectspace.relational.values_arrow import held
 
@@ -203,8 +203,7 @@ _INTEGERS = {4: pa.int32(), 8: pa.int64()}
 
 _UNSIGNED: dict[str, Callable[[Any, int], Any]] = {
     "bool": _booleans,
-    "float32": _floats,
-    "float64": _floats,
+    **dict.fromkeys(FLOATS, _floats),
     "time": _unsigned,
-    **dict.fromkeys(("int16", "int32", "int64", "date", "timestamp", "timestamptz"), _signed),
+    **dict.fromkeys((*INTEGERS, *TIMES), _signed),
 }

@@ -24,7 +24,7 @@ from objectspace.objects.base import DAMAGE
 from objectspace.relational.bulk import split_texts
 from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.schema import Row, TableSchema
-from objectspace.relational.types import DataType
+from objectspace.relational.types import FLOATS, DataType
 from objectspace.relational.values import Cell, from_cell, to_cell
 from objectspace.space import TABLES
 
@@ -64,7 +64,7 @@ class RowCodec:
         self.current = self.layouts.index(mine)
         self._to = _present(to_cell(column.type) for column in schema.columns)
         self._from = _present(from_cell(column.type) for column in schema.columns)
-        self._floats = [place for place, column in enumerate(schema.columns, 1) if column.type.kind in _FLOATS]
+        self._floats = [place for place, column in enumerate(schema.columns, 1) if column.type.kind in FLOATS]
         self._is_inexact = any(map(_has_other_spellings, (column.type for column in schema.columns)))
 
     def encode(self, row: Row) -> str:
@@ -227,12 +227,8 @@ def _has_other_spellings(kind: DataType) -> bool:
     """Return whether equal values of a type may have different texts."""
     if kind.element is not None:
         return _has_other_spellings(kind.element)
-    return kind.kind in ("float32", "float64", "decimal") or any(
-        _has_other_spellings(field) for _, field in kind.fields
-    )
+    return kind.kind in (*FLOATS, "decimal") or any(_has_other_spellings(field) for _, field in kind.fields)
 
-
-_FLOATS = frozenset({"float32", "float64"})
 
 _AS_THEY_ARE = frozenset({float, type(None)})
 """The cells of a column of floats that are already its values: those that are not finite are text."""

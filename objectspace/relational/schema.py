@@ -12,7 +12,7 @@ from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.equality import equality, likeness
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import KeyEncoder, Order
-from objectspace.relational.types import DataType, can_widen, parse_type
+from objectspace.relational.types import INTEGERS, DataType, can_widen, parse_type
 from objectspace.relational.values import BadValue, Check, checker, form_test, from_cell, to_cell
 
 if TYPE_CHECKING:
@@ -515,11 +515,7 @@ class TableSchema:
             raise SchemaError(
                 f"{', '.join(map(repr, sorted(map(str, outside))))} must be in the primary key: it routes rows"
             )
-        if self.vnode_column is not None and self.column(self.vnode_column).type.kind not in (
-            "int16",
-            "int32",
-            "int64",
-        ):
+        if self.vnode_column is not None and self.column(self.vnode_column).type.kind not in INTEGERS:
             raise SchemaError(f"the vnode column {self.vnode_column!r} must hold whole numbers")
         if self.vnode_column is not None and self.distribution_key:
             raise SchemaError("a table has a distribution key or a vnode column, not both")

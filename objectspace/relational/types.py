@@ -31,6 +31,18 @@ from typing import NoReturn
 
 from objectspace.relational.errors import SchemaError
 
+INTEGERS = ("int16", "int32", "int64")
+"""The types of whole numbers."""
+
+FLOATS = ("float32", "float64")
+"""The types of binary fractions, which may be NaN."""
+
+NUMBERS = (*INTEGERS, *FLOATS, "decimal")
+"""The types of numbers."""
+
+TIMES = ("timestamp", "timestamptz", "date")
+"""The types of points in time."""
+
 DECIMAL_DIGITS_MAX = 38
 """The most digits of a decimal with a fixed number of digits, as in Spark and Arrow."""
 
