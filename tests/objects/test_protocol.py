@@ -1,18 +1,11 @@
-"""Save, Commit and OnSaved out of order, handles that outlive their object, values that cannot be stored, threads."""
+"""Save, Commit and OnSaved out of order, amid edits and reads of one space, of several and of several threads."""
 
 from __future__ import annotations
 
 import asyncio
-import copy
-import math
-import pickle
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -20,12 +13,10 @@ import pytest
 from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, RunWriter, UnknownCheckpointError
 from objectspace import (
     CheckpointProtocolError,
-    DamagedObjectError,
     NameInUseError,
     ObjectNotFoundError,
     PersistedObjectSpace,
     UnencodableValueError,
-    VolatileObjectSpace,
     WrongKindError,
 )
 from objectspace.objects import limits
@@ -103,143 +94,6 @@ def test_a_save_that_is_refused_leaves_the_acknowledgement_of_the_one_before(
 
 
 @every_kind
-def test_nothing_works_after_close(space: PersistedObjectSpace, kind: str) -> None:
-    handle = create(space, kind, "t")
-    space.close()
-    space.close()
-    for use in (lambda: PUTS[kind](handle, 1), lambda: space.get("t"), space.checkpoint, space.rollback):
-        with pytest.raises(CheckpointProtocolError, match="closed"):
-            use()
-
-
-@every_kind
-@pytest.mark.parametrize("stored", [False, True])
-def test_the_handle_of_a_deleted_object_refuses_work(space: PersistedObjectSpace, kind: str, stored: bool) -> None:
-    handle = create(space, kind, "t")
-    if stored:
-        space.checkpoint()
-    space.delete("t")
-    with pytest.raises(ObjectNotFoundError, match="deleted"):
-        PUTS[kind](handle, 1)
-    again = create(space, kind, "t")
-    with pytest.raises(ObjectNotFoundError, match="deleted"):
-        PUTS[kind](handle, 1)
-    PUTS[kind](again, 1)
-    space.checkpoint()
-    with pytest.raises(ObjectNotFoundError, match="deleted"):
-        PUTS[kind](handle, 1)
-    assert space.get("t") is again
-
-
-def test_the_nodes_of_a_deleted_list_refuse_work(space: PersistedObjectSpace) -> None:
-    node = space.create_linked_list("l").add_last(1)
-    space.checkpoint()
-    space.delete("l")
-    with pytest.raises(ObjectNotFoundError):
-        node.value = 2
-    assert space.checkpoint().slots == 0
-
-
-ENDINGS: dict[str, tuple[Callable[[PersistedObjectSpace, str], None], type[Exception], str]] = {
-    "deleted": (lambda space, name: space.delete(name), ObjectNotFoundError, "deleted"),
-    "closed": (lambda space, name: space.close(), CheckpointProtocolError, "its space is closed"),
-    "taken back": (lambda space, name: space.rollback(), ObjectNotFoundError, "rolled back, or deleted"),
-}
-"""How the handles of an object come to refuse all work: by what, with which error, and what they show of it."""
-
-every_ending = pytest.mark.parametrize("ending", sorted(ENDINGS))
-
-
-@every_ending
-def test_the_nodes_of_a_list_that_refuses_work_tell_no_place_and_go_into_no_other_list(
-    space: PersistedObjectSpace, ending: str
-) -> None:
-    end, error, _ = ENDINGS[ending]
-    other = VolatileObjectSpace().create_linked_list("other")
-    numbers = space.create_linked_list("l")
-    first, last, free = numbers.add_last(1), numbers.add_last(2), numbers.add_last(3)
-    numbers.remove_node(free)
-    end(space, "l")
-    for use in (
-        *(partial(getattr, node, link) for node in (first, last) for link in ("value", "next", "previous", "list")),
-        lambda: other.add_last(first),
-    ):
-        with pytest.raises(error, match=r"LinkedList 'l'"):
-            use()
-    assert (free.value, free.next, free.previous, free.list) == (3, None, None, None)
-    assert list(other) == []
-
-
-@every_kind
-@every_ending
-def test_a_handle_that_refuses_work_shows_what_it_was_and_why(
-    space: PersistedObjectSpace, kind: str, ending: str
-) -> None:
-    end, _, shown = ENDINGS[ending]
-    handle, public = create(space, kind, "t"), kind.title().replace("_", "")
-    end(space, "t")
-    assert (repr(handle), str(handle), f"{handle}") == (f"<{public} 't' [{shown}]>",) * 3
-
-
-@every_ending
-def test_what_belongs_to_a_handle_that_refuses_work_shows_that(space: PersistedObjectSpace, ending: str) -> None:
-    end, _, shown = ENDINGS[ending]
-    owner = space.create_dictionary("t", of="sorted_set")
-    member = owner.setdefault("a")
-    view, items = member.view_between(0, 9), owner.items()
-    end(space, "t")
-    dead, of = f"""<SortedSet "t['a']" [{shown}]>""", f"<Dictionary 't' [{shown}]>"
-    assert [*map(repr, (owner, items, member, view))] == [of, f"ItemsView({of})", dead, f"<SortedSetView of {dead}>"]
-
-
-@every_ending
-def test_nodes_and_views_of_a_handle_that_refuses_work_show_that(space: PersistedObjectSpace, ending: str) -> None:
-    end, _, shown = ENDINGS[ending]
-    node = space.create_linked_list("t").add_last(1)
-    end(space, "t")
-    assert repr(node) == f"<Node of <LinkedList 't' [{shown}]>>"
-    again = PersistedObjectSpace(space.store)
-    views = [again.create_sorted_dictionary("t").items(), again.create_dictionary("d").keys()]
-    for name in "td":
-        end(again, name)
-    assert [*map(repr, views)] == [
-        f"<StreamedItems of <SortedDictionary 't' [{shown}]>>",
-        f"<StreamedKeys of <Dictionary 'd' [{shown}]>>",
-    ]
-
-
-def test_an_owned_object_that_was_got_before_a_rollback_shows_that(space: PersistedObjectSpace) -> None:
-    numbers = space.create_dictionary("groups", of=list).setdefault("a")
-    space.checkpoint()
-    space.rollback()
-    assert repr(numbers) == """<List "groups['a']" [got before a rollback]>"""
-
-
-@pytest.mark.parametrize("is_touched", [False, True])
-def test_a_node_from_before_a_rollback_refuses_to_be_set_and_a_removed_one_does_not(
-    space: PersistedObjectSpace, is_touched: bool
-) -> None:
-    numbers = space.create_linked_list("l")
-    node, removed = numbers.add_last(1), numbers.add_last(2)
-    space.checkpoint()
-    numbers.remove_node(removed)
-    space.rollback()
-    assert not is_touched or list(numbers) == [1, 2]
-    with pytest.raises(
-        ObjectNotFoundError, match=r"Node\(1\) is no longer in LinkedList 'l'.*take the node from the list again"
-    ):
-        node.value = 9
-    assert (node.value, node.list, list(numbers)) == (1, None, [1, 2])
-    removed.value = 3
-    numbers.first.value = 9
-    for free in (removed, node):
-        numbers.add_last(free)
-    node.value = 4
-    space.checkpoint()
-    assert list(PersistedObjectSpace(space.store).get("l")) == [9, 2, 3, 4]
-
-
-@every_kind
 def test_a_read_only_space_can_be_read_and_not_changed(space: PersistedObjectSpace, kind: str) -> None:
     PUTS[kind](create(space, kind, "t"), 1)
     space.checkpoint(epoch=5)
@@ -277,90 +131,6 @@ def test_a_view_that_was_closed_keeps_no_checkpoint() -> None:
             assert list(view.get("l")) == [0]
     with pytest.raises(UnknownCheckpointError):
         store.reader(1)
-
-
-@every_kind
-def test_what_cannot_be_stored_is_refused_and_the_space_goes_on(space: PersistedObjectSpace, kind: str) -> None:
-    if kind == "tensor":
-        with pytest.raises((TypeError, ValueError)):
-            PUTS[kind](create(space, kind, "t"), object())
-        return
-    other = space.create_list("other")
-    handle = create(space, kind, "t")
-    space.checkpoint()
-    other.append(1)
-    thing = complex if kind in ("set", "dictionary") else object()
-    if kind in ("sorted_set",):
-        with pytest.raises(TypeError):
-            handle.add(thing)
-        return
-    PUTS[kind](handle, thing)
-    with pytest.raises(UnencodableValueError, match=rf"'t'.*{'type' if thing is complex else 'object'}"):
-        space.checkpoint()
-    other.append(2)
-    space._check()
-    space.rollback()
-    assert list(space.get("other")) == []
-    PUTS[kind](space.get("t"), 5)
-    space.get("other").append(3)
-    assert space.checkpoint().slots == 2
-    assert repr(PersistedObjectSpace(space.store).get("t")) == repr(space.get("t"))
-
-
-def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
-    items = space.create_dictionary("d")
-    items.update({"good": 1, "bad": object()})
-    for _ in range(2):
-        with pytest.raises(UnencodableValueError, match=r"Dictionary 'd'.*'bad'.*object"):
-            space.checkpoint()
-    items["bad"] = 2
-    assert space.checkpoint().slots == 2
-
-
-@pytest.mark.parametrize("wrap", [lambda inner: (inner,), lambda inner: frozenset({inner})], ids=["tuple", "frozenset"])
-@pytest.mark.parametrize("depth", [200, 500, 2000])
-def test_what_is_nested_too_deep_is_refused_by_its_place(space: PersistedObjectSpace, wrap: Any, depth: int) -> None:
-    deep: Any = None
-    for _ in range(depth):
-        deep = wrap(deep)
-    for key, value in ((deep, 1), ("k", deep)):
-        items = space.get_or_create_dictionary("d")
-        items[key] = value
-        with pytest.raises(UnencodableValueError, match=r"Dictionary 'd'.*nested too deep: at most 254 lists"):
-            space.checkpoint()
-        del items[key]
-        space.checkpoint()
-
-
-@pytest.mark.parametrize("depth", [126, 127, 2000])
-def test_a_key_nested_too_deep_is_refused_before_it_has_an_object(space: PersistedObjectSpace, depth: int) -> None:
-    deep: Any = 1
-    for _ in range(depth):
-        deep = (deep,)
-    groups = space.create_dictionary("groups", of=list)
-    if depth == 126:
-        groups.setdefault(deep).append(1)
-    else:
-        for put in (groups.setdefault, lambda key: groups.update({"k": [1], key: [2]})):
-            with pytest.raises(UnencodableValueError, match=r"^Dictionary 'groups', key .*nested too deep"):
-                put(deep)
-    space.checkpoint()
-    assert len(PersistedObjectSpace(space.store).get("groups")) == len(groups) == (depth == 126)
-
-
-@pytest.mark.parametrize("depth", [253, 254, 100_000])
-def test_a_default_nested_too_deep_is_refused_at_once(space: PersistedObjectSpace, depth: int) -> None:
-    deep: Any = 1
-    for _ in range(depth):
-        deep = [deep]
-    for make in (partial(space.get_or_create_array, "a", 3), partial(space.create_sparse_array, "s")):
-        if depth == 253:
-            make(default=deep)
-        else:
-            with pytest.raises(UnencodableValueError, match=r"default of a new object: .*nested too deep"):
-                make(default=deep)
-    space.checkpoint()
-    assert list(PersistedObjectSpace(space.store)) == list(space) == (["a", "s"] if depth == 253 else [])
 
 
 def test_what_is_called_after_a_deletion_may_take_a_checkpoint(space: PersistedObjectSpace) -> None:
@@ -534,46 +304,6 @@ def test_a_value_in_two_types_of_equal_keys_stays_under_the_first(space: Persist
         assert repr(list(PersistedObjectSpace(space.store).get(kind))) == "[True]"
 
 
-def test_a_damaged_slot_is_named_and_others_can_be_read(space: PersistedObjectSpace) -> None:
-    space.create_list("good").append(1)
-    space.create_list("bad").append(2)
-    space.checkpoint()
-    space.store.database.conn.execute("UPDATE state_item SET value = '{\"$decimal\":\"x\"}' WHERE value = '2'")
-    found = PersistedObjectSpace(space.store)
-    for _ in range(2):
-        with pytest.raises(DamagedObjectError, match="'bad', slot 0"):
-            list(found.get("bad"))
-    assert list(found.get("good")) == [1]
-
-
-@pytest.mark.parametrize("count", [1, 2_000])
-@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "set", "sorted_set", "dictionary of lists"])
-def test_a_key_that_damage_has_made_no_key_is_named(space: PersistedObjectSpace, kind: str, count: int) -> None:
-    days = [date(2020, 1, 1) + timedelta(number) for number in range(count)]
-    if kind == "dictionary of lists":
-        space.create_dictionary("bad", of=list).update(dict.fromkeys(days, ()))
-    elif kind.endswith("set"):
-        create(space, kind, "bad").update(days)
-    else:
-        create(space, kind, "bad").update(dict.fromkeys(days, 1))
-    space.checkpoint()
-    space.store.database.conn.execute("UPDATE state_item SET value = replace(value, '$date', ',date')")
-    for read in (list, repr, lambda found: found.copy(), lambda found: days[-1] in found):
-        found = PersistedObjectSpace(space.store, cache_slots=100).get("bad")
-        with pytest.raises(DamagedObjectError, match=r"'bad', slot .*unhashable type"):
-            read(found)
-
-
-@pytest.mark.parametrize("length", [3, 1_024])
-def test_a_lost_row_of_an_array_that_stores_every_slot_is_found(space: PersistedObjectSpace, length: int) -> None:
-    space.create_array("a", length, default=0)[1] = 5
-    assert space.checkpoint().slots == length
-    assert list(PersistedObjectSpace(space.store).get("a"))[:3] == [0, 5, 0]
-    space.store.database.conn.execute("DELETE FROM state_item WHERE value = '5'")
-    with pytest.raises(DamagedObjectError, match="'a'"):
-        list(PersistedObjectSpace(space.store).get("a"))
-
-
 def test_what_failed_before_the_first_save_is_saved_later(space: PersistedObjectSpace) -> None:
     items = space.create_list("l")
     items.extend([1, [2]])
@@ -586,109 +316,6 @@ def test_what_failed_before_the_first_save_is_saved_later(space: PersistedObject
     items.append("end")
     space.checkpoint()
     assert list(PersistedObjectSpace(space.store).get("l")) == ["end"]
-
-
-@every_kind
-def test_handles_are_copied_as_plain_containers_and_never_pickled(space: PersistedObjectSpace, kind: str) -> None:
-    handle = create(space, kind, "t")
-    with pytest.raises(TypeError, match="not pickled"):
-        pickle.dumps(handle)
-    assert type(handle.copy()).__module__ != type(handle).__module__ if hasattr(handle, "copy") else kind
-    if kind in ("list", "dictionary"):
-        assert type(copy.copy(handle)) is type(copy.deepcopy(handle)) is {"list": list, "dictionary": dict}[kind]
-    with pytest.raises(TypeError, match="belongs to a space"):
-        type(handle)()
-
-
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_spaces_and_stores_are_neither_copied_nor_pickled(
-    space: PersistedObjectSpace, clone: Callable[[Any], Any]
-) -> None:
-    for found in (space, space.store, VolatileObjectSpace()):
-        with pytest.raises(TypeError, match=f"{type(found).__name__}.* is neither copied nor pickled: open "):
-            clone(found)
-
-
-@pytest.mark.parametrize(
-    "kind", ["array", "list", "queue", "stack", "linked_list", "set", "dictionary", "sorted_dictionary"]
-)
-def test_an_object_that_holds_nan_is_equal_to_itself_and_its_copy(space: PersistedObjectSpace, kind: str) -> None:
-    handle = create(space, kind, "t")
-    PUTS[kind](handle, math.nan)
-    assert handle == handle
-    assert handle == handle.copy()
-
-
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_nodes_and_views_have_one_place_and_views_of_ranges_are_copied_as_sets(
-    space: PersistedObjectSpace, clone: Callable[[Any], Any]
-) -> None:
-    node = space.create_linked_list("l").add_last([1])
-    dictionary, ordered = space.create_dictionary("d"), space.create_sorted_dictionary("s")
-    for found in (dictionary, ordered):
-        found.update({1: [1], 2: [2]})
-    views = [view() for found in (dictionary, ordered) for view in (found.keys, found.values, found.items)]
-    for taken in (node, *views):
-        with pytest.raises(TypeError, match="not copied or pickled"):
-            clone(taken)
-    space.create_sorted_set("q").update(range(9))
-    view = space.get("q").view_between(3, 5)
-    if clone is pickle.dumps:
-        with pytest.raises(TypeError, match="view of SortedSet 'q' is not pickled"):
-            clone(view)
-    else:
-        assert (type(clone(view)), clone(view)) == (set, {3, 4, 5})
-
-
-def test_a_volatile_space_has_the_same_objects() -> None:
-    space = VolatileObjectSpace()
-    for kind, put in PUTS.items():
-        handle = create(space, kind, kind)
-        put(handle, 1)
-        assert space.get(kind) is handle
-    space.get("list").clear()
-    space.delete("list")
-    assert "list" not in space
-
-
-def test_a_volatile_space_runs_barriers_and_refuses_what_takes_a_store() -> None:
-    space, sealed = VolatileObjectSpace(), list[int]()
-    space.on_barrier(sealed.append)
-    space.checkpoint(epoch=7)
-    assert (space.checkpoint().epoch, sealed) == (8, [7, 8])
-    writer = CheckpointStore(":memory:").writer()
-    for refused in (lambda: space.save(writer), space.on_saved, space.rollback, lambda: space.at(7)):
-        with pytest.raises(CheckpointProtocolError, match="volatile"):
-            refused()
-
-
-@pytest.mark.parametrize("epoch", [3, 5, "x", True, 2**70, 1.5, -(2**63) - 1])
-def test_a_volatile_space_refuses_the_epochs_that_a_persisted_one_refuses(
-    space: PersistedObjectSpace, epoch: Any
-) -> None:
-    words: list[str] = []
-    sealed: list[int] = []
-    for one in (space, VolatileObjectSpace()):
-        assert not one.read_only
-        assert one.checkpoint(epoch=5).number == 1
-        one.on_barrier(sealed.append)
-        with pytest.raises(CheckpointError) as refusal:
-            one.checkpoint(epoch=epoch)
-        words.append(f"{type(refusal.value).__name__}: {refusal.value}")
-        sealed.clear()
-        assert (one.checkpoint().epoch, sealed) == (6, [6])
-    assert words[0].replace(str(space.store.path), "this volatile space") == words[1]
-
-
-def test_a_refused_checkpoint_of_a_volatile_space_seals_nothing() -> None:
-    space, sealed = VolatileObjectSpace(), list[int]()
-    space.on_barrier(sealed.append)
-    refused: list[dict[str, Any]] = [{"epoch": True}, {"kind": "partly"}]
-    for arguments in refused:
-        with pytest.raises((CheckpointError, ValueError)):
-            space.checkpoint(**arguments)
-    assert sealed == []
-    assert (space.checkpoint().number, sealed) == (1, [1])
 
 
 def test_commit_async_lets_others_go_on(tmp_path: Path) -> None:

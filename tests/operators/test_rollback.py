@@ -562,6 +562,7 @@ def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pyt
 
 @pytest.mark.usefixtures("only_new_garbage")
 def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> None:
+    expected = run_local(results("counts"), BATCHES[:2]).rows("counts")
     for number in numbers():
         run, kept = run_local(results("counts"), BATCHES[:1], CheckpointStore(":memory:")), list[BaseException]()
         if not interrupted(lambda: run.step(BATCHES[1]), number, where=at_exit, kept=kept):  # noqa: B023
@@ -573,7 +574,7 @@ def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> No
         gc.collect()
         assert noted["k"] == "precious"
         run.space.checkpoint()
-        assert run.rows("counts") == run_local(results("counts"), BATCHES[:2]).rows("counts")
+        assert run.rows("counts") == expected
     assert number > 0
 
 

@@ -1,0 +1,69 @@
+"""What is copied as a plain container, and what is neither copied nor pickled."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from objectspace import (
+    PersistedObjectSpace,
+    VolatileObjectSpace,
+)
+from tests.objects.kinds import PUTS, create, every_kind
+
+
+@every_kind
+def test_handles_are_copied_as_plain_containers_and_never_pickled(space: PersistedObjectSpace, kind: str) -> None:
+    handle = create(space, kind, "t")
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(handle)
+    assert type(handle.copy()).__module__ != type(handle).__module__ if hasattr(handle, "copy") else kind
+    if kind in ("list", "dictionary"):
+        assert type(copy.copy(handle)) is type(copy.deepcopy(handle)) is {"list": list, "dictionary": dict}[kind]
+    with pytest.raises(TypeError, match="belongs to a space"):
+        type(handle)()
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_spaces_and_stores_are_neither_copied_nor_pickled(
+    space: PersistedObjectSpace, clone: Callable[[Any], Any]
+) -> None:
+    for found in (space, space.store, VolatileObjectSpace()):
+        with pytest.raises(TypeError, match=f"{type(found).__name__}.* is neither copied nor pickled: open "):
+            clone(found)
+
+
+@pytest.mark.parametrize(
+    "kind", ["array", "list", "queue", "stack", "linked_list", "set", "dictionary", "sorted_dictionary"]
+)
+def test_an_object_that_holds_nan_is_equal_to_itself_and_its_copy(space: PersistedObjectSpace, kind: str) -> None:
+    handle = create(space, kind, "t")
+    PUTS[kind](handle, math.nan)
+    assert handle == handle
+    assert handle == handle.copy()
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_nodes_and_views_have_one_place_and_views_of_ranges_are_copied_as_sets(
+    space: PersistedObjectSpace, clone: Callable[[Any], Any]
+) -> None:
+    node = space.create_linked_list("l").add_last([1])
+    dictionary, ordered = space.create_dictionary("d"), space.create_sorted_dictionary("s")
+    for found in (dictionary, ordered):
+        found.update({1: [1], 2: [2]})
+    views = [view() for found in (dictionary, ordered) for view in (found.keys, found.values, found.items)]
+    for taken in (node, *views):
+        with pytest.raises(TypeError, match="not copied or pickled"):
+            clone(taken)
+    space.create_sorted_set("q").update(range(9))
+    view = space.get("q").view_between(3, 5)
+    if clone is pickle.dumps:
+        with pytest.raises(TypeError, match="view of SortedSet 'q' is not pickled"):
+            clone(view)
+    else:
+        assert (type(clone(view)), clone(view)) == (set, {3, 4, 5})

@@ -1,0 +1,98 @@
+"""Values and keys that cannot be stored are refused by their place, and the space goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from objectspace import (
+    PersistedObjectSpace,
+    UnencodableValueError,
+)
+from tests.objects.kinds import PUTS, create, every_kind
+
+
+@every_kind
+def test_what_cannot_be_stored_is_refused_and_the_space_goes_on(space: PersistedObjectSpace, kind: str) -> None:
+    if kind == "tensor":
+        with pytest.raises((TypeError, ValueError)):
+            PUTS[kind](create(space, kind, "t"), object())
+        return
+    other = space.create_list("other")
+    handle = create(space, kind, "t")
+    space.checkpoint()
+    other.append(1)
+    thing = complex if kind in ("set", "dictionary") else object()
+    if kind in ("sorted_set",):
+        with pytest.raises(TypeError):
+            handle.add(thing)
+        return
+    PUTS[kind](handle, thing)
+    with pytest.raises(UnencodableValueError, match=rf"'t'.*{'type' if thing is complex else 'object'}"):
+        space.checkpoint()
+    other.append(2)
+    space._check()
+    space.rollback()
+    assert list(space.get("other")) == []
+    PUTS[kind](space.get("t"), 5)
+    space.get("other").append(3)
+    assert space.checkpoint().slots == 2
+    assert repr(PersistedObjectSpace(space.store).get("t")) == repr(space.get("t"))
+
+
+def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
+    items = space.create_dictionary("d")
+    items.update({"good": 1, "bad": object()})
+    for _ in range(2):
+        with pytest.raises(UnencodableValueError, match=r"Dictionary 'd'.*'bad'.*object"):
+            space.checkpoint()
+    items["bad"] = 2
+    assert space.checkpoint().slots == 2
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: (inner,), lambda inner: frozenset({inner})], ids=["tuple", "frozenset"])
+@pytest.mark.parametrize("depth", [200, 500, 2000])
+def test_what_is_nested_too_deep_is_refused_by_its_place(space: PersistedObjectSpace, wrap: Any, depth: int) -> None:
+    deep: Any = None
+    for _ in range(depth):
+        deep = wrap(deep)
+    for key, value in ((deep, 1), ("k", deep)):
+        items = space.get_or_create_dictionary("d")
+        items[key] = value
+        with pytest.raises(UnencodableValueError, match=r"Dictionary 'd'.*nested too deep: at most 254 lists"):
+            space.checkpoint()
+        del items[key]
+        space.checkpoint()
+
+
+@pytest.mark.parametrize("depth", [126, 127, 2000])
+def test_a_key_nested_too_deep_is_refused_before_it_has_an_object(space: PersistedObjectSpace, depth: int) -> None:
+    deep: Any = 1
+    for _ in range(depth):
+        deep = (deep,)
+    groups = space.create_dictionary("groups", of=list)
+    if depth == 126:
+        groups.setdefault(deep).append(1)
+    else:
+        for put in (groups.setdefault, lambda key: groups.update({"k": [1], key: [2]})):
+            with pytest.raises(UnencodableValueError, match=r"^Dictionary 'groups', key .*nested too deep"):
+                put(deep)
+    space.checkpoint()
+    assert len(PersistedObjectSpace(space.store).get("groups")) == len(groups) == (depth == 126)
+
+
+@pytest.mark.parametrize("depth", [253, 254, 100_000])
+def test_a_default_nested_too_deep_is_refused_at_once(space: PersistedObjectSpace, depth: int) -> None:
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    for make in (partial(space.get_or_create_array, "a", 3), partial(space.create_sparse_array, "s")):
+        if depth == 253:
+            make(default=deep)
+        else:
+            with pytest.raises(UnencodableValueError, match=r"default of a new object: .*nested too deep"):
+                make(default=deep)
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store)) == list(space) == (["a", "s"] if depth == 253 else [])
