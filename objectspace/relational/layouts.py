@@ -1,5 +1,8 @@
 """Which tables an operator keeps its state in: columns, keys and values, derived from what the operator does.
 
+These are the layouts that RisingWave gives them. What an operator of this library keeps, often the same keys under
+other roles and columns, is told by its ``state()``, and for a whole pipeline by ``Pipeline.explain()``.
+
 One rule holds for all of them: what an operator looks for is a prefix of the key, and the row that it wants first comes
 first. So the table of ``max`` sorts its argument descending, that of ``min`` ascending, and one read of the group gives
 the answer after any retraction.
