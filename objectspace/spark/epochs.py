@@ -53,7 +53,12 @@ class Epochs:
         self._inputs = tuple(one.input() for one in declared)
         built = {name: built_as(node) for name, node in wanted.items()}
         self.delivery = Delivery(
-            self.chain.location, self.stages.results, pipeline.columns, built, pipeline.frame_functions, pipeline.functions
+            self.chain.location,
+            self.stages.results,
+            pipeline.columns,
+            built,
+            pipeline.frame_functions,
+            pipeline.functions,
         )
         self.direct = self._only_reader(declared)
         """The stage that takes the rows of the sources in its own action, if there is one."""

@@ -297,7 +297,9 @@ class Pipeline(Builder):
         done = newest_commit(rows.sparkSession, self._checkpoint_location)
         if done is not None:
             self.chain.require_committed(done)
-        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._checkpoint_location)
+        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option(
+            "checkpointLocation", self._checkpoint_location
+        )
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._query = PipelineQuery(query, self._watch, self.driver.shards.release)
         return self._query
