@@ -529,7 +529,8 @@ class Grouped:
         stream, named = _with_filters(self.stream, calls)
         watermark = stream.node.promised
         if self._on_close and watermark not in self.names:
-            found = "none;" if watermark is None else f"one on {watermark!r}; group by that too, or"
+            kept = "group by that" if watermark in stream.columns else "keep that with select() and group by it"
+            found = "none;" if watermark is None else f"one on {watermark!r}; {kept} too, or"
             raise SchemaError(
                 f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
                 f" {found} take it with watermark(column, delay) on what the windows are made of, on both sides of a"

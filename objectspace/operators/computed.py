@@ -16,7 +16,7 @@ from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
-from objectspace.operators.rules import noted
+from objectspace.operators.rules import PROMISES, note, noted
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
@@ -62,7 +62,8 @@ class Select(Operator):
         schema: the schema of the input.
         columns: the expression of each column of the output.
         key: the columns that are already the stream key, if they are fewer than the primary key of the schema.
-        promises: further output columns that keep a promise about an input column, by that input column.
+        promises: output columns that keep a promise about an input column, by that input column; the watermark column
+            is one of these rather than the input column itself.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> select = Select(schema, {"double": col("b") * 2})
@@ -90,8 +91,10 @@ class Select(Operator):
         self._bound = [_bound(made, schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
         self._moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
-        self._names = {**(promises or {}), **self._moved}
+        self._names = {**self._moved, **(promises or {})}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
+        if watermark != self._moved.get(schema.watermark_column or "", watermark):
+            note(PROMISES)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         # Columns that only move have been checked before.
         names = [made.column for made in found.values() if made.column is not None]

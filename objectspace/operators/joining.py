@@ -76,7 +76,7 @@ def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Str
     if kind in ("inner", "left_outer"):
         # Columns that the left side also has add nothing: one of its rows has one value there, or none.
         key = [name for name in key if name not in {renamed[name] for name in shared}]
-    # A column of on= is that of either side, and both sides keep the promise about it.
+    # A column of on= is that of either side, and both sides keep the promise about it. Each side alone may be NULL.
     promises = {name: name for name in shared if kind == "full_outer"}
     structure = ", ".join(shown(name, one) for name, one in columns.items())
     return found.then("Select", structure, lambda: Select(output, columns, key, promises), visible=tuple(columns))

@@ -133,24 +133,25 @@ def test_a_join_as_of_a_time(batches: list[dict[str, Rows]], recoveries: set[int
     assert Counter(run.rows("result")) == model.answer(sql)
 
 
+@pytest.mark.parametrize("hop", [4, 2], ids=["tumbling", "hopping"])
 @pytest.mark.parametrize("how", KINDS)
 @settings(max_examples=5, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES)
 def test_watermarks_clean_a_join_of_windows_and_close_the_windows_behind_it(
-    how: str, batches: list[dict[str, Rows]], recoveries: set[int]
+    how: str, hop: int, batches: list[dict[str, Rows]], recoveries: set[int]
 ) -> None:
     def build(streams: dict[str, Stream]) -> Stream:
-        left, right = (stream.window("t", 4) for stream in streams.values())
+        left, right = (stream.window("t", 4, hop) for stream in streams.values())
         both = left.join(right, on=["k", "window_start"], how=how)
         both.materialize("pairs")
         return both.group_by("window_start").on_window_close().agg(n=count(), total=sum_("t"))
 
     run, model = played(build, batches, recoveries), timely(batches)
-    windows = "(SELECT *, t - ((t % 4) + 4) % 4 AS w FROM {})"
+    windows = f"(SELECT *, t - ((t % {hop}) + {hop}) % {hop} - d AS w FROM {{}}, (SELECT unnest(range(0, 4, {hop})) d))"
     pairs = f"FROM {windows.format('a')} a {KINDS[how]} {windows.format('b')} b ON a.k = b.k AND a.w = b.w"
     rows = [(row[0], row[2]) for row in run.rows("pairs", hidden=False)]
     assert Counter(rows) == model.answer(f"SELECT a.id, a.t {pairs}")
-    marks = [mark - mark % 4 for mark in map(model.mark, DELAY)]
+    marks = [mark - mark % hop - (4 - hop) for mark in map(model.mark, DELAY)]
     least = min(marks) if all(map(model.rows.get, DELAY)) else -100
     closed = f"SELECT coalesce(a.w, b.w) AS w, count(*), sum(a.t) {pairs} WHERE coalesce(a.w, b.w) < {least} GROUP BY 1"
     assert Counter(run.rows("result")) == model.answer(closed)
@@ -184,6 +185,32 @@ def test_watermarks_clean_the_first_rows_of_windows_and_pass_tables(
     kept = list(StorageTable(run.space, f"{name}/rows").scan())
     assert all(row[3] >= mark for row in kept)
     assert len(run.space.get(f"{name}/rows")) == len(kept)
+
+
+def test_full_joins_on_what_is_the_stream_key_keep_the_promise_for_the_column_that_is_never_null() -> None:
+    pipeline = Pipeline()
+    schema = {"id": "int64", "at": "int64"}
+    counts = [
+        pipeline.source(name, schema, key=["id"], append_only=True)
+        .watermark("at", 0)
+        .window("at", 10)
+        .group_by("window_start")
+        .agg(**{name: count()})
+        for name in "abc"
+    ]
+    both = counts[0].join(counts[1], on="window_start", how="full")
+    assert both.schema.watermark_column == "window_start"
+    all_three = both.join(counts[2], on="window_start", how="full")
+    all_three.group_by("window_start").on_window_close().agg(n=sum_("a"), m=sum_("b"), o=sum_("c")).materialize(
+        "closed"
+    )
+    run = pipeline.run_local([{name: [(n, n * 10)] for name in "abc" if n % 3 or name != "a"} for n in range(20)])
+    assert run.rows("closed") == [(n * 10, 1 if n % 3 else None, 1, 1) for n in range(19)]
+    sizes = [len(run.space.get(one.name)) for one in run.plan.tables() if ".HashJoin/" in one.name]
+    assert sizes == [1] * 8
+    hidden = counts[0].select("a").group_by("a").on_window_close()
+    with pytest.raises(SchemaError, match=r"one on '_window_start'; keep that with select\(\) and group by it too"):
+        hidden.agg(n=count())
 
 
 def test_a_watermark_ends_where_rows_below_it_may_still_change() -> None:

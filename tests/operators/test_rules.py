@@ -8,7 +8,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace.operators import Pipeline, PipelineChangedError, Stream, builder, coalesce, col, count, joining, sum_
-from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32
+from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES
 
 ROWS = {"id": "int64", "f": "float32", "d": "decimal(10,2)?", "i": "int64"}
 Build = Callable[[Stream], Stream]
@@ -34,6 +34,11 @@ def joined(rows: Stream) -> Stream:
     return rows.join(other.filter(col("other") > 0), on="id", where=col("f") >= col("other"))
 
 
+def joined_in_time(rows: Stream) -> Stream:
+    left, right = (rows.watermark("i", delay).window("i", 4, 2) for delay in (0, 1))
+    return left.join(right, on="window_start", how="full").group_by("id").agg(m=count())
+
+
 @pytest.mark.parametrize(
     ("build", "rule"),
     [
@@ -44,6 +49,7 @@ def joined(rows: Stream) -> Stream:
         (joined, FLOAT32),
         (lambda rows: rows.filter(coalesce(col("d"), 0.5) > 0.1), BRANCHES),
         (lambda rows: rows.group_by("id").agg(m=count(filter=("i", "in", [2, 2.0**53]))), DOUBLES),
+        (joined_in_time, PROMISES),
     ],
 )
 def test_state_that_would_be_wrong_is_refused_with_the_rule(build: Build, rule: str) -> None:
