@@ -228,8 +228,9 @@ class Plan:
         key = ", ".join(column for column, _ in node.schema.primary_key)
         kind = ", append-only" if node.append_only else ""
         yield f"{first}{node.describe()}  [{name}; key ({key}){kind}]"
+        own = {f"{name}/{role}" for role, _ in node.tables}
         for table, schema in numbered:
-            if table.name.rpartition("/")[0] == name:
+            if table.name in own:
                 yield f"{rest}{'│' if node.inputs else ' '}    table {table.id} {table.name!r}: {schema}"
         for place, source in enumerate(node.inputs):
             last = place == len(node.inputs) - 1

@@ -79,6 +79,19 @@ def test_rows_without_a_key_may_be_grouped() -> None:
     assert found.run_local([BATCH, {"rows": [(3, "a")]}]).rows("found") == [("a", 2), ("b", 1)]
 
 
+class WithTables(Gives):
+    """Keeps tables whose roles are like the names of operators, or have a slash."""
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        return [("a/b", SCHEMA), ("own/table", SCHEMA), ("c", SCHEMA)]
+
+
+def test_a_plan_shows_all_tables_of_an_operator_whatever_their_roles_are() -> None:
+    lines = passed(WithTables).explain().splitlines()
+    shown = [line.split("'")[1] for line in lines if " table " in line]
+    assert shown == ["found/table", "own/a/b", "own/own/table", "own/c"]
+
+
 def test_an_operator_of_a_user_may_return_none_for_no_chunks() -> None:
     assert passed(lambda schema: Gives(schema, lambda chunk: None)).run_local([BATCH]).rows("found") == []
     assert passed(lambda schema: Gives(schema, lambda chunk: iter([chunk]))).run_local([BATCH]).rows("found") != []
