@@ -87,6 +87,12 @@ class AggCall:
     ) -> None:
         if kind not in ARGUMENTS:
             raise SchemaError(f"there is no call {kind!r}: the calls are {', '.join(ARGUMENTS)}")
+        if strange := [column for column in columns if not isinstance(column, str)]:
+            raise SchemaError(
+                f"{kind} takes names of columns: found {strange[0]!r:.200}: compute it before: with_columns(name=...)"
+            )
+        if not isinstance(delimiter, str):
+            raise SchemaError(f"{kind} takes text as its delimiter: found {delimiter!r:.80}")
         least, most = ARGUMENTS[kind]
         if not least <= len(columns) <= most:
             raise SchemaError(f"{kind} takes {least} to {most} columns: found {len(columns)} ({', '.join(columns)})")

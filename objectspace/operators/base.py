@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from weakref import WeakMethod
 
 from objectspace.errors import CheckpointProtocolError
-from objectspace.relational import Chunk, StateTable, TableSchema
+from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
 
@@ -232,5 +232,12 @@ def column_names(given: Sequence[str] | str) -> list[str]:
 
 
 def order_parts(given: Sequence[KeyPart] | str | None) -> list[KeyPart]:
-    """Return the parts of the order that a user gives: a string is one of them, and ``None`` stands for no order."""
-    return [given] if isinstance(given, str) else list(given or ())
+    """Return the parts of the order that a user gives: a string is one of them, and ``None`` stands for no order.
+
+    Raises:
+        SchemaError: these are no columns.
+    """
+    parts = [given] if isinstance(given, str) else () if given is None else given
+    if not isinstance(parts, Sequence) or not all(isinstance(part, Sequence) for part in parts):
+        raise SchemaError(f"order_by= takes columns, as in ['mean desc']: found {given!r:.200}; compute others before")
+    return list(parts)

@@ -91,6 +91,11 @@ class Pipeline:
                 " in a pipeline of Spark pass op_column="
             )
         is_numbered = not found.primary_key
+        if is_numbered and ROW_ID in visible:
+            raise SchemaError(
+                f"source {name!r}: the hidden column {ROW_ID!r} numbers the rows of a source without a key: give yours"
+                " another name, or name the columns that tell its rows apart with key="
+            )
         if is_numbered:
             found = TableSchema([*found.columns, Column(ROW_ID, "int64")], [ROW_ID])
             append_only = True
@@ -441,10 +446,17 @@ class Stream:
         Args:
             name: the name under which a run gives them.
             function: called with the epoch and its changes before the epoch is durable, so after a crash it may be
-                called again for the same epoch with the same changes. In one process it may write into the space, but
-                may neither save it nor continue a run on it.
+                called again for the same epoch with the same changes, perhaps in another order. In one process it may
+                write into the space, but may neither save it nor continue a run on it.
+
+        Raises:
+            SchemaError: the name is taken or not valid, or this is no function.
         """
-        structure = describe(function) if function else ""
+        if function is not None and not callable(function):
+            raise SchemaError(
+                f"sink {name!r}: expected a function of the epoch and its changes, found {function!r:.80}"
+            )
+        structure = "" if function is None else describe(function)
         stream = self.then("Sink", structure, partial(Relabel, self.schema, {}), name=name)
         self.pipeline.add_result(name, stream)
         if function is not None:
@@ -565,11 +577,7 @@ class Grouped:
         """
         if self._on_close:
             raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")
-        if not isinstance(order_by, Sequence) or not all(isinstance(part, Sequence) for part in order_by):
-            raise SchemaError(
-                f"order_by= takes columns, as in ['mean desc']: found {order_by!r}; compute others before"
-            )
-        order = order_parts(order_by)
+        order = order_parts([None] if order_by is None else order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"
         ordered = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in order)

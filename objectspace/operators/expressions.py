@@ -163,8 +163,11 @@ class Expression:
         """Return whether it is one of some values, none of which may be NULL.
 
         Raises:
-            SchemaError: one of them is NULL, an expression, or of another type; the type is checked when it is bound.
+            SchemaError: one of them is NULL, an expression, or of another type, which is checked when it is bound; or
+                these are no values.
         """
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise SchemaError(f"is_in() takes a list of values: found {values!r:.80}")
         # The order of a set differs from process to process.
         known = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         for value in known:
@@ -250,7 +253,7 @@ class Expression:
 
     def strftime(self, form: str) -> Expression:
         """Return the date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
-        text = f"strftime({self}, {form!r})"
+        text = f"strftime({self}, {_text(form)!r})"
         return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*_TIMES, "time"))
 
     def hour(self) -> Expression:
@@ -260,7 +263,13 @@ class Expression:
 
 
 def col(name: str) -> Expression:
-    """Return the value of a column."""
+    """Return the value of a column.
+
+    Raises:
+        SchemaError: this is not the name of one.
+    """
+    if not isinstance(name, str):
+        raise SchemaError(f"a column is given by its name: found {name!r:.200}")
 
     def _bind(schema: TableSchema) -> Bound:
         column = schema.column(name)

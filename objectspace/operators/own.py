@@ -9,7 +9,7 @@ from objectspace.extras import require
 from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
 from objectspace.operators.fingerprints import describe
-from objectspace.operators.sources import check_name, source_schema
+from objectspace.operators.sources import check_name, key_parts, source_schema
 from objectspace.relational import SchemaError, TableSchema
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def applied(
     require("pyarrow", "arrow")
     given, keys, append_only = stream.schema, key_columns(stream, name, key), stream.node.append_only
     try:
-        found = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))
+        found = source_schema(schema, key_parts(output_key))
     except SchemaError as error:
         raise SchemaError(f"operator {name!r}: {error}") from None
     output = TableSchema(found.columns, list(found.primary_key))  # Nobody would see to what it says about watermarks.
@@ -96,7 +96,10 @@ def key_columns(stream: Stream, name: str, key: Sequence[str] | str) -> tuple[st
     Raises:
         SchemaError: the stream has no such column, or a column is given twice.
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    try:
+        keys: tuple[Any, ...] = tuple(key_parts(key))
+    except SchemaError as error:
+        raise SchemaError(f"operator {name!r}: {error}") from None
     for column in keys:
         if column not in stream.columns or keys.count(column) > 1:
             found = "found it twice" if column in stream.columns else f"expected one of {', '.join(stream.columns)}"

@@ -46,25 +46,45 @@ def check_name(name: str) -> None:
         )
 
 
+def key_parts(given: Iterable[KeyPart] | str) -> list[KeyPart]:
+    """Return the parts of a key that a user gives: a string is one of them.
+
+    Raises:
+        SchemaError: these are no names.
+    """
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise SchemaError(f"a key is names of columns: found {given!r:.80}: leave it out if there is none")
+    return list(given)
+
+
 def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
     """Return the schema of a source from what a user gives for it.
 
     >>> print(source_schema({"id": "int64", "note": "string?"}, ["id"]))
     id int64 not null, note string, primary key (id asc nulls first)
     """
-    key = [key] if isinstance(key, str) else key
+    key = key_parts(key)
     if isinstance(given, TableSchema):
-        return TableSchema(given.columns, list(key)) if key else given
+        return TableSchema(given.columns, key) if key else given
     if isinstance(given, str):
         raise SchemaError(
             f"a schema is a mapping of names to types, such as {{'id': 'int64'}}: found the text {given!r:.80}"
         )
     if isinstance(given, Mapping):
-        pairs = [(name, str(kind)) for name, kind in given.items()]
-        return TableSchema([Column(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs], list(key))
+        return TableSchema([_column(name, kind) for name, kind in given.items()], key)
     if isinstance(given, Sequence):
-        return TableSchema(given, list(key))
+        return TableSchema(given, key)
     return _foreign_schema(given, key)
+
+
+def _column(name: str, kind: Any) -> Column:
+    """Return a column with the type that a user gives: text, or a type of the library or of Arrow that has one."""
+    if isinstance(kind, type):
+        raise SchemaError(f"column {name!r}: a type is text such as 'int64': found {kind!r}")
+    text = str(kind)
+    return Column(name, text.rstrip("?"), text.endswith("?"))
 
 
 def _foreign_schema(given: Any, key: Sequence[KeyPart]) -> TableSchema:
@@ -81,4 +101,4 @@ def _foreign_schema(given: Any, key: Sequence[KeyPart]) -> TableSchema:
         found = TableSchema.from_arrow(given)
     else:
         raise SchemaError(f"a source takes a schema, columns, or a data frame: found a {type(given).__name__}")
-    return TableSchema(found.columns, list(key))
+    return TableSchema(found.columns, key)

@@ -22,6 +22,7 @@ from objectspace.operators import (
     Union,
     agg_plan,
     avg,
+    col,
 )
 from objectspace.relational import (
     Chunk,
@@ -256,6 +257,12 @@ def test_a_stored_sum_out_of_range_can_be_brought_back(monkeypatch: pytest.Monke
         (("median", "v"), {}, "there is no call 'median'"),
         (("sum",), {}, "sum takes 1 to 1 columns"),
         (("count",), {"distinct": True}, "count with distinct takes a column"),
+        (("sum", 5), {}, "sum takes names of columns: found 5"),
+        (("sum", 5, 6), {}, "sum takes names of columns: found 5"),
+        (("string_agg", "k"), {"delimiter": 5}, "string_agg takes text as its delimiter: found 5"),
+        (("string_agg", "k"), {"delimiter": None}, "string_agg takes text as its delimiter: found None"),
+        (("array_agg", "v"), {"order_by": [col("v")]}, r"order_by= takes columns, .*: found \[Expression\(v\)\]"),
+        (("array_agg", "v"), {"order_by": col("v")}, r"order_by= takes columns, .*: found Expression\(v\)"),
     ],
 )
 def test_calls_without_meaning_are_refused(arguments: Any, options: Any, why: str) -> None:

@@ -44,6 +44,7 @@ from objectspace.relational import (
 from objectspace.testing import crash_everywhere
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, built, counted, flights, named, per_carrier
 from tests.operators.own_operators import Passing
+from tests.operators.processors import Greatest
 
 
 def test_several_inputs_are_aligned_at_the_barrier() -> None:
@@ -538,6 +539,12 @@ OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
         (lambda s: s.join(OTHER, on="id"), "a stream of another pipeline"),
         (lambda s: s.union(OTHER), "a stream of another pipeline"),
         (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),
+        (lambda s: s.sink("out", 5), r"sink 'out': expected a function of the epoch and its changes, found 5"),
+        (lambda s: s.select(d=col(1)), "a column is given by its name: found 1"),
+        (
+            lambda s: s.agg(n=max_(col("delay") * 2)),
+            r"max takes names of columns: found Expression\(\(delay \* 2\)\): compute it before: with_columns",
+        ),
     ],
 )
 def test_what_would_be_passed_over_in_silence_is_refused(use: Any, message: str) -> None:
@@ -566,11 +573,26 @@ def test_a_function_of_a_filter_of_an_aggregate_that_takes_a_row_is_told_what_it
         ({"id": "int64", "v": "array<string>"}, "there is no type 'array': write list<T>; types are"),
         ({"id": "int64", "v": "uuid"}, "there is no type 'uuid'; types are"),
         ({"k": "int64"}, "there is no column 'id'"),
+        ({"id": int}, "column 'id': a type is text such as 'int64': found <class 'int'>"),
     ],
 )
 def test_what_is_no_schema_of_a_source_is_refused_with_its_name(schema: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=f"source 's': .*{message}"):
         Pipeline().source("s", schema, key=["id"])
+
+
+def test_what_is_no_key_is_refused_with_the_name_of_its_owner() -> None:
+    source = Pipeline().source("s", {"id": "int64"}, key=["id"])
+    said = r"'own': a key is names of columns: found None: leave it out if there is none"
+    for give in (
+        lambda key: Pipeline().source("own", {"id": "int64"}, key=key),
+        lambda key: source.through(Passing, "own", key=key),
+        lambda key: source.apply(Greatest(), "own", {"id": "int64"}, output_key=key),
+    ):
+        with pytest.raises(SchemaError, match=said):
+            give(None)
+    with pytest.raises(SchemaError, match=r"source 's': the hidden column '_row' numbers the rows .*: give yours"):
+        Pipeline().source("s", {"_row": "int64"})
 
 
 @pytest.mark.parametrize("use", [lambda s: s.agg(n=5), lambda s: s.drop("nosuch")])
