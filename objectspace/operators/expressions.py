@@ -60,9 +60,14 @@ class Expression:
         """Return the expression over the rows of a schema.
 
         Raises:
-            SchemaError: there is no such column, or an operation does not take its type.
+            SchemaError: there is no such column, or an operation does not take its type, or it is nested too deeply.
         """
-        return self._bind(schema)
+        try:
+            return self._bind(schema)
+        except RecursionError:
+            raise SchemaError(
+                f"...{self._text[-80:]} is nested too deeply: split it with with_columns(), or compute it in a function"
+            ) from None
 
     def is_same(self, other: Expression) -> bool:
         """Return whether another expression does the same, judged by their texts; ``==`` makes a comparison."""
@@ -143,10 +148,10 @@ class Expression:
     __hash__ = None  # type: ignore[assignment]
 
     def __and__(self, other: Any) -> Expression:
-        return _logical("and", self, other)
+        return _Chain("and", self, other)
 
     def __or__(self, other: Any) -> Expression:
-        return _logical("or", self, other)
+        return _Chain("or", self, other)
 
     def __invert__(self) -> Expression:
         return _strict(f"(not {self})", "bool", lambda value: not value, condition(self))
@@ -544,23 +549,51 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _logical(word: str, first: Expression, other: Any) -> Expression:
-    left, right, decides = condition(first), condition(other), word == "or"
+class _Chain(Expression):
+    """Conditions that are joined by one word: any number of them are side by side, not one within the other."""
 
-    def _bind(schema: TableSchema) -> Bound:
-        a, b = left.bind(schema), right.bind(schema)
-        f, g = a.value, b.value
+    def __init__(self, word: str, first: Expression, other: Any) -> None:
+        self.word = word
+        left, right = self._parts_of(first), self._parts_of(other)
+        self.parts = [*left, *right]
+        super().__init__(f"({first} {word} {expression(other)})", self._bound)
 
-        def _value(row: Row) -> Any:
-            x = f(row)
-            if x is decides:
+    def _parts_of(self, given: Any) -> list[Expression]:
+        return given.parts if isinstance(given, _Chain) and given.word == self.word else [condition(given)]
+
+    def _bound(self, schema: TableSchema) -> Bound:
+        bound = [part.bind(schema) for part in self.parts]
+        combined = _of_two if len(bound) == 2 else _of_many
+        value = combined([one.value for one in bound], decides=self.word == "or")
+        return Bound(DataType("bool"), any(one.nullable for one in bound), value)
+
+
+def _of_two(tests: Sequence[RowFunction], *, decides: bool) -> RowFunction:
+    """Return what two conditions come to, if one value of either decides: the fast path."""
+    f, g = tests
+
+    def _value(row: Row) -> Any:
+        x = f(row)
+        if x is decides:
+            return decides
+        y = g(row)
+        return decides if y is decides else (None if x is None or y is None else not decides)
+
+    return _value
+
+
+def _of_many(tests: Sequence[RowFunction], *, decides: bool) -> RowFunction:
+    def _value(row: Row) -> Any:
+        found: Any = not decides
+        for test in tests:
+            value = test(row)
+            if value is decides:
                 return decides
-            y = g(row)
-            return decides if y is decides else (None if x is None or y is None else not decides)
+            if value is None:
+                found = None
+        return found
 
-        return Bound(DataType("bool"), a.nullable or b.nullable, _value)
-
-    return Expression(f"({left} {word} {right})", _bind)
+    return _value
 
 
 def _strict(

@@ -6,6 +6,9 @@ import math
 import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import reduce
+from itertools import product
+from operator import and_, or_
 from typing import Any
 
 import duckdb
@@ -378,6 +381,30 @@ def test_what_a_function_returns_for_a_bool_has_a_truth() -> None:
 def test_a_condition_that_is_no_bool_is_refused_when_it_is_bound(condition: Expression) -> None:
     with pytest.raises(SchemaError, match="a condition is of type bool"):
         Where(NUMBERS, condition)
+
+
+def test_a_condition_may_have_any_number_of_terms() -> None:
+    found, other = col("id") == 0, col("id") == 0
+    for number in range(1, 2_000):
+        found, other = found | (col("id") == number), (col("id") == number) | other
+    rows = [(number, 1.0, Decimal(1), "") for number in (0, 1_999, 2_000)]
+    for made in (found, other, ~(~found & ~other & ~(col("id") == 5))):
+        assert kept(made, *rows) == [0, 1_999]
+    total = col("id")
+    for _ in range(2_000):
+        total += 1
+    with pytest.raises(SchemaError, match=r"\+ 1\) \+ 1\) is nested too deeply: split it with with_columns\(\), or"):
+        total.bind(NUMBERS)
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_a_condition_of_three_terms_knows_what_null_leaves_open(word: str, oracle: Any) -> None:
+    kinds = {True: "true", False: "false", None: "NULL::BOOL"}
+    for values in product(kinds, repeat=3):
+        first, *rest = (when(lit(True), lit(one), lit(False)) for one in values)
+        made = reduce(and_ if word == "and" else or_, rest, first)
+        sql = f" {word} ".join(kinds[one] for one in values)
+        assert [(made.bind(NUMBERS).value(()),)] == oracle.execute(f"SELECT {sql}").fetchall()
 
 
 def test_is_in_compares_as_equality_does() -> None:
