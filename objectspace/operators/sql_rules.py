@@ -13,14 +13,13 @@ from objectspace.relational import DataType, RowError, SchemaError
 from objectspace.relational.keys import body_encoder
 from objectspace.relational.values import BadValue, checker, nearest_float32
 
-_WIDE = Context(prec=76, traps=[Overflow])
-"""The context for adding and multiplying decimals; infinity minus infinity is NaN, as with floats."""
-
 _CAST = Context(prec=76)
 """The context for casting them: what does not fit raises, and is refused by the expression."""
 
-_WHOLE = Context(prec=60_000, traps=[Overflow])
-"""The context for dividing them to a whole number, which may have as many digits as a decimal in a column."""
+_EXACT = Context(prec=60_000, traps=[Overflow])
+"""The context for other operations on decimals, which rounds none that a column accepts; infinity minus infinity is
+NaN, as with floats."""
+
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
 _DAYS = ("timestamp", "timestamptz", "date")
@@ -165,11 +164,11 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 WIDE_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda x, y: _WIDE.add(Decimal(x), Decimal(y)),
-    "-": lambda x, y: _WIDE.subtract(Decimal(x), Decimal(y)),
-    "*": lambda x, y: _WIDE.multiply(Decimal(x), Decimal(y)),
-    "//": lambda x, y: None if y == 0 else _WHOLE.divide_int(Decimal(x), Decimal(y)),
-    "%": lambda x, y: None if y == 0 else _WHOLE.remainder(Decimal(x), Decimal(y)),
+    "+": lambda x, y: _EXACT.add(Decimal(x), Decimal(y)),
+    "-": lambda x, y: _EXACT.subtract(Decimal(x), Decimal(y)),
+    "*": lambda x, y: _EXACT.multiply(Decimal(x), Decimal(y)),
+    "//": lambda x, y: None if y == 0 else _EXACT.divide_int(Decimal(x), Decimal(y)),
+    "%": lambda x, y: None if y == 0 else _EXACT.remainder(Decimal(x), Decimal(y)),
 }
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
