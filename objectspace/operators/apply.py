@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from objectspace.operators.base import Operator, not_open
 from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import Change, paired, taken
+from objectspace.operators.distinct import unused
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.net import net_changes
 from objectspace.operators.returned import changes_of
@@ -209,7 +210,8 @@ class Apply(Operator):
     def _batch(self, changes: list[Change]) -> pa.RecordBatch:
         rows = [self._pick(row) for _, row in changes]
         try:
-            batch = Chunk(self._seen, [op for op, _ in changes], rows).to_arrow()
+            chunk = Chunk(self._seen, [op for op, _ in changes], rows)
+            batch = chunk.to_arrow(op_column=unused(OP_COLUMN, self._seen.names))
         except RowError as error:
             raise RowError(f"{self._what}: {error}") from None
         return batch.select(list(self._seen.names)) if self._append_only else batch

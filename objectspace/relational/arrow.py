@@ -211,7 +211,15 @@ def picked(schema: TableSchema, names: Sequence[str], columns: Sequence[list[Any
 
 
 def joined(op_column: str, ops: Sequence[str], schema: TableSchema, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return operations and rows as one batch."""
+    """Return operations and rows as one batch.
+
+    Raises:
+        SchemaError: the rows have a column that is called as that of the operations.
+    """
+    if op_column in schema.names:
+        raise SchemaError(
+            f"the rows have a column {op_column!r}, as that of the operations is called: give another op_column="
+        )
     columns = zip(*rows, strict=True) if rows else [()] * len(schema.columns)
     arrays = [array_of(values, column) for values, column in zip(columns, schema.columns, strict=True)]
     fields = [pa.field(op_column, pa.string(), False), *map(field_of, schema.columns)]

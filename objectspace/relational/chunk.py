@@ -124,13 +124,21 @@ class Chunk:
         return cls(schema, ops, schema.check_rows(list(picked)))
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
-        """Return the chunk as a batch whose first column holds the operations. Requires pyarrow."""
+        """Return the chunk as a batch whose first column holds the operations. Requires pyarrow.
+
+        Args:
+            op_column: the name of that column.
+
+        Raises:
+            SchemaError: the rows have a column of that name.
+            RowError: Arrow's type of a column cannot hold a value.
+        """
         from objectspace.relational import arrow
 
         return arrow.joined(op_column, self._ops, self.schema, self._rows)
 
     def to_pandas(self, *, op_column: str = OP_COLUMN) -> pd.DataFrame:
-        """Return the chunk as a data frame whose first column holds the operations. Requires pyarrow and pandas."""
+        """Return the chunk as a data frame, like :meth:`to_arrow`. Requires pyarrow and pandas."""
         return self.to_arrow(op_column=op_column).to_pandas()
 
     @property

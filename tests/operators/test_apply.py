@@ -133,6 +133,14 @@ def test_the_batch_has_the_net_changes_in_the_order_of_the_key() -> None:
     ]
 
 
+def test_rows_of_an_append_only_stream_may_have_a_column_that_is_called_as_the_operations() -> None:
+    pipeline = Pipeline()
+    said = pipeline.source("said", {"word": "string"}).select(op="word")
+    said.apply(Notes(), "notes", {"none": "int64"}).materialize("none")
+    with pipeline.run_local([{"said": [("-",)]}]) as run:
+        assert SpacePart(run.space, "notes/").get_list("seen")[0] == [["-"]]
+
+
 def test_rows_of_an_append_only_stream_have_no_operations() -> None:
     space = run_of(Notes(), [[(1, "UA", 2)]], append_only=True).space
     assert space.get_value("mine/columns").value == ["id", "carrier", "delay"]

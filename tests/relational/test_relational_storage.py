@@ -379,6 +379,17 @@ def test_arguments_of_a_chunk_that_are_swapped_are_refused() -> None:
             call(*arguments)  # type: ignore[operator]
 
 
+def test_a_column_called_as_that_of_the_operations_is_refused_unless_they_get_another_name() -> None:
+    chunk = Chunk.from_rows(TableSchema([Column("op", "string")]), [("-", ("+",))])
+    for give in (chunk.to_arrow, chunk.to_pandas):
+        with pytest.raises(
+            SchemaError, match=r"rows have a column 'op', as that of the operations is called: give another op_col"
+        ):
+            give()
+    batch = chunk.to_arrow(op_column="did")
+    assert Chunk.from_arrow(batch, op_column="did").rows() == chunk.rows()
+
+
 @pytest.mark.parametrize("twice", ["a", "c", "op", "more"])
 def test_a_column_that_is_there_twice_is_refused_if_it_is_used(twice: str) -> None:
     given = {"op": ["+"], "a": [1], "b": [2], "c": ["x"], "more": [5]}
