@@ -327,7 +327,11 @@ class Stream:
             column: the time column.
             size: the length of a window.
             hop: how far apart windows begin if they overlap; ``size`` by default, so they do not.
+
+        Raises:
+            SchemaError: this is not the name of a column, or not one of times.
         """
+        (column,) = names_of([column])
         spans: dict[str, Any] = {"size": size} if hop is None else {"size": size, "slide": hop}
         structure = ", ".join([column, *(f"{name} {span}" for name, span in spans.items())])
         visible = (*self.columns, "window_start", "window_end")
@@ -345,8 +349,12 @@ class Stream:
             column: the time column.
             gap: how long a session stays open after its last row.
             by: the columns that say whose session it is.
+
+        Raises:
+            SchemaError: these are not names of columns, or the first is not one of times.
         """
-        names = (by,) if isinstance(by, str) else tuple(by)
+        (column,) = names_of([column])
+        names = names_of([by])
         structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
         make = partial(SessionWindow, self.schema, column, gap, names)
         visible = (*self.columns, "session_start")
@@ -361,7 +369,11 @@ class Stream:
         Args:
             column: the time column.
             delay: how far below the greatest time so far the time of a row may be.
+
+        Raises:
+            SchemaError: this is not the name of a column, or not one of times.
         """
+        (column,) = names_of([column])
         made = partial(WatermarkFilter, self.schema, column, delay)
         structure, appends = f"{column}, delay {delay}", self.node.append_only
         return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)

@@ -12,7 +12,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from objectspace.operators import Node
+from objectspace.operators.sources import key_parts
 from objectspace.relational import SchemaError, TableSchema
+from objectspace.relational.schema import KeyPart
 from objectspace.spark.tasks import TAG, SourceInput
 
 
@@ -162,8 +164,13 @@ def _nullable(shape: Any) -> Any:
 _TAKES_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
-def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object]) -> TableSchema:
-    """Return the schema of the changes of a source; a key column takes NULL only if its DataFrame says so."""
+def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[KeyPart]) -> TableSchema:
+    """Return the schema of the changes of a source; a key column takes NULL only if its DataFrame says so.
+
+    Raises:
+        SchemaError: the key is not names of columns.
+    """
+    parts = key_parts(key)
     found = schema_of(frame, op_column)
     require_plain_names(found.names)
-    return TableSchema.from_spark(found, [key] if isinstance(key, str) else list(key))  # type: ignore[arg-type]
+    return TableSchema.from_spark(found, parts)

@@ -147,8 +147,8 @@ class Pipeline(Builder):
         """Call a function with the changes of a result, epoch by epoch.
 
         It runs in the driver after the epoch is published. After a crash it may be called again, for the same epoch
-        with the same changes, so what it does must be idempotent, by means of the :meth:`mark` of the epoch. It is not
-        called if nothing changed.
+        with the same changes, maybe in another order, so what it does must be idempotent, by means of the :meth:`mark`
+        of the epoch. It is not called if nothing changed.
 
         Args:
             result: the name of what was materialised or sunk, or the stream that ``sink`` or ``materialize`` returned.

@@ -541,6 +541,9 @@ OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
         (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),
         (lambda s: s.sink("out", 5), r"sink 'out': expected a function of the epoch and its changes, found 5"),
         (lambda s: s.select(d=col(1)), "a column is given by its name: found 1"),
+        (lambda s: s.watermark(col("id"), 1), r"a column is given by its name: found Expression\(id\)"),
+        (lambda s: s.window(col("id"), 1), r"a column is given by its name: found Expression\(id\)"),
+        (lambda s: s.sessions("id", 1, by=[col("carrier")]), r"a column is given by its name: found Expression"),
         (
             lambda s: s.agg(n=max_(col("delay") * 2)),
             r"max takes names of columns: found Expression\(\(delay \* 2\)\): compute it before: with_columns",
