@@ -10,6 +10,9 @@ WHOLE_SLOTS = 1024
 PROMOTE_SHARE = 8
 """An object of which more than one eighth was read slot by slot is read whole, if it fits."""
 
+SCAN_SHARE = 2 * PROMOTE_SHARE
+"""Going through an object in the order of insertion and stopping early costs as much as one slot in this many."""
+
 EXPECT_SHARE = 2
 """Reading one of several named slots costs as much as reading this many in one pass."""
 

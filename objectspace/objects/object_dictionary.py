@@ -250,14 +250,15 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         Raises:
             KeyError: the dictionary is empty.
 
-        Time: O(contents). Dirties: one item and the length.
+        Time: O(contents) in memory, where a dictionary that fits is soon; else also O(n) for every thousand keys or
+        more. Dirties: one item and the length.
         """
-        for key in reversed(self):
-            member = self[key]
-            contents = member.copy()
-            self._remove(key, member, is_last=True)
-            return key, contents
-        raise KeyError(f"{self._describe()} is empty")
+        if (key := self._table.last_keys.newest(self._table)) is ABSENT:
+            raise KeyError(f"{self._describe()} is empty")
+        member = self[key]
+        contents = member.copy()
+        self._remove(key, member, is_last=True)
+        return key, contents
 
     @undivided
     def clear(self) -> None:

@@ -141,6 +141,8 @@ def keys_of(table: SlotTable, *, reverse: bool = False) -> Iterator[Any]:
     """Return an iterator over every key in the order of the object, or in the opposite one, that begins now."""
     if (found := _in_memory(table, dict.keys, reverse)) is not None:
         return found
+    if table.load_if_worthwhile():
+        return keys_of(table, reverse=reverse)
     if table.ranks is None:
         return keys_between(table, reverse=reverse)
     begin = _Begin(table, reverse=reverse)
@@ -154,6 +156,8 @@ def items_of(table: SlotTable, *, reverse: bool = False) -> Iterator[tuple[Any, 
     """Return an iterator over every (key, value) as :func:`keys_of` does over the keys."""
     if (found := _in_memory(table, dict.items, reverse)) is not None:
         return found
+    if table.load_if_worthwhile():
+        return items_of(table, reverse=reverse)
     if table.ranks is None:
         return pairs_of(table, reverse=reverse)
     begin = _Begin(table, reverse=reverse)
@@ -224,9 +228,16 @@ def _stored_pages(begin: _Begin, only: str | None = None) -> Iterator[list[tuple
 
 
 def _ranked_pages(begin: _Begin, only: str | None = None) -> Iterator[list[ReadRow]]:
-    """Yield the pages of a store in the order of the ranks."""
-    found = begin.reader.pages_by_rank(begin.table.owner._id, reverse=begin.reverse, only=only)
-    return _unless_changed(begin, found)
+    """Yield the pages of a store in the order of the ranks.
+
+    The store sorts all slots for the first page. Whoever stops before the last one has read few of them for that.
+    """
+    table = begin.table
+    price = 1 + table.count // limits.SCAN_SHARE
+    table.faults += price
+    found = begin.reader.pages_by_rank(table.owner._id, reverse=begin.reverse, only=only)
+    yield from _unless_changed(begin, found)
+    table.faults = max(0, table.faults - price)
 
 
 def _unless_changed(begin: _Begin, pages: Iterator[list[T]]) -> Iterator[list[T]]:

@@ -220,6 +220,10 @@ class MemberCodec(KeyedObject):
             self._damaged(item.slot, text, error)
 
 
+_NOWHERE, _IN_STORE = (-1, -1), (-2, -2)
+"""What stands for where the first elements were looked up: neither is a number of pages and of drops."""
+
+
 class Set(MemberCodec, SetMethods[T]):
     """A set that keeps the order of insertion; one slot per element.
 
@@ -256,7 +260,7 @@ class Set(MemberCodec, SetMethods[T]):
     _first: dict[Any, None]
     """Some of the elements that were added first, the very first one last; none where they must be looked up."""
     _first_since: tuple[int, int]
-    """How many pages were turned and how often memory was dropped when they were looked up."""
+    """How many pages were turned and how often memory was dropped when they were looked up, if that was in memory."""
     _first_count: int
     """How many are looked up the next time."""
 
@@ -323,7 +327,8 @@ class Set(MemberCodec, SetMethods[T]):
         Raises:
             KeyError: the set is empty.
 
-        Time: O(1) in memory. Dirties: one item and the length.
+        Time: O(1) in memory, where a set that fits is soon; else O(n) for every thousand elements or more.
+        Dirties: one item and the length.
         """
         refuse_dead(self)
         first, self._first = self._found_first(), {}  # Away meanwhile, as in ``discard``.
@@ -338,9 +343,11 @@ class Set(MemberCodec, SetMethods[T]):
         """Return some of the elements that were added first, the very first one last; none if the set is empty."""
         table = self._table
         with self._home.mutex:  # Another thread may be dropping clean slots.
-            if self._first_since != (table.saves, table.drops):
+            # Nothing comes before what was added first, so in the store these are the same until they are forgotten.
+            since = (table.saves, table.drops) if table.complete else _IN_STORE
+            if self._first_since != since:
                 self._forget_first()
-                self._first_since = table.saves, table.drops
+                self._first_since = since
             if not self._first:
                 self._first = dict.fromkeys(self._look_up_first())
             return self._first
@@ -353,7 +360,7 @@ class Set(MemberCodec, SetMethods[T]):
         """
         table = self._table
         if not table.complete:
-            return list(islice(self, 1))
+            return list(islice(self, table.fetched_at_once()))[::-1]
         if len(table.live) <= self._first_count:
             return list(reversed(table.live))
         some = list(islice(table.live, self._first_count))
@@ -362,7 +369,7 @@ class Set(MemberCodec, SetMethods[T]):
 
     def _forget_first(self) -> None:
         """Have the elements that were added first looked up again: what is in memory is not what it was."""
-        self._first, self._first_since, self._first_count = {}, (-1, -1), scans.FIRST_PAGE_ROWS
+        self._first, self._first_since, self._first_count = {}, _NOWHERE, scans.FIRST_PAGE_ROWS
 
     def clear(self) -> None:
         """Remove every element.
@@ -451,6 +458,10 @@ class Set(MemberCodec, SetMethods[T]):
         super()._settle(durable)
         if self._fresh:
             self._open()
+
+    def _go_cold(self) -> None:
+        self._forget_first()
+        super()._go_cold()
 
     def _shrink(self, *, gently: bool) -> None:
         if not self._is_lent and self._can_shrink(gently):

@@ -21,6 +21,7 @@ from objectspace.errors import UnencodableValueError
 from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.columns import ALONE, are_slots, texts_of
+from objectspace.objects.ends import LastKeys
 from objectspace.objects.gaps import Gaps
 from objectspace.objects.torn import undivided, undivided_read
 from objectspace.objects.variants import is_cold
@@ -80,13 +81,15 @@ class SlotTable:
         self.drops = 0
         """How often clean slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
-        """How many slots were read one by one or by name: if they are many, the rest is read too."""
+        """How many slots were read one by one or by name, or cost as much: if they are many, the rest is read too."""
         self.saves = 0
         """How often a page was turned or all memory dropped: an iteration that finds that ends with an error."""
         self.is_mixed = False
         """Whether there may be a key that its slot does not tell, such as ``True``: it stands beside its value."""
         self.places: SortedDict | None = None
         """The dirty keys by their place in the order of slots, for scans; ``None`` until one asks for it."""
+        self.last_keys = LastKeys()
+        """The keys to be taken from the end, if not all are in memory."""
         self.gaps = Gaps()
         """Where scans have found nothing but removed slots."""
 
@@ -135,7 +138,7 @@ class SlotTable:
         if (whole := self.of_whole(lambda live: list(map(_get, repeat(live), wanted, repeat(default))))) is not None:
             return whole
         found: list[Any] = []
-        step = self._fetched_at_once()
+        step = self.fetched_at_once()
         for start in range(0, len(wanted), step):
             part = wanted[start : start + step]
             with self.owner._home.mutex:
@@ -143,7 +146,7 @@ class SlotTable:
                 found += map(_get, repeat(self.live), part, repeat(default))
         return found
 
-    def _fetched_at_once(self) -> int:
+    def fetched_at_once(self) -> int:
         """Return how many slots may be read together."""
         return max(limits.FETCH_SLOTS, int(self.owner._home.cache_slots) // limits.FETCH_ROOM)
 
@@ -335,7 +338,7 @@ class SlotTable:
     def delete_all(self, unwanted: Sequence[Any]) -> int:
         """Remove those of many keys that are there, and return how many they were."""
         self.expect(len(unwanted))
-        before, step = len(self), self._fetched_at_once()
+        before, step = len(self), self.fetched_at_once()
         for start in range(0, len(unwanted), step):
             part = unwanted[start : start + step]
             with self.owner._home.mutex:
@@ -468,6 +471,7 @@ class SlotTable:
         if ranks is not None and self.next_rank > self.rank_base:
             # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
             self.next_rank = max(self.rank_base, max(map(ranks.__getitem__, self.edits), default=-1) + 1)
+            self.last_keys.forget()
         self._new_prints = {}
         rows = self._uniform_rows()
         if rows is None:
@@ -636,6 +640,7 @@ class SlotTable:
                 del self.ranks[key]  # An edit of it was interrupted: when it is added again it stands at the end.
         self.kept += len(merged) - self.count
         self.complete, self.count = True, len(merged)
+        self.last_keys.forget()
         self.owner._home.account(self.owner)
 
     def _load_columns(self) -> dict[Any, Any] | None:
@@ -713,6 +718,7 @@ class SlotTable:
         self.next_rank = self.rank_base = self.rank_base_before = next_rank
         self.faults, self.places = 0, None
         self.gaps.clear()
+        self.last_keys.forget()
         self.saves += 1
 
     def _stored(self, key: Any) -> Any:
@@ -799,8 +805,14 @@ class SlotTable:
         """Account for slots that were read; read all of them if those that were are a large part."""
         self.faults += count
         self.owner._home.account(self.owner)
-        if self.faults * limits.PROMOTE_SHARE > self.count and self._fits():
+        self.load_if_worthwhile()
+
+    def load_if_worthwhile(self) -> bool:
+        """Read all slots if those that were read one by one are a large part, and if all fit; return whether it did."""
+        is_worthwhile = not self.complete and self.faults * limits.PROMOTE_SHARE > self.count and self._fits()
+        if is_worthwhile:
             self.owner._load_whole()
+        return is_worthwhile
 
     def _depth(self) -> int:
         """Return how many runs all slots are read from, while those that are named are mostly in the newest."""

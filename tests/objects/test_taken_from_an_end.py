@@ -103,3 +103,118 @@ def test_keys_that_are_named_one_by_one_bring_an_object_into_memory(store: Check
     for key in range(TAKEN):
         dictionary.get_many([key])
     assert dictionary._table.complete
+
+
+RANKED: dict[str, Callable[[PersistedObjectSpace], Any]] = {
+    "pop": lambda space: space.get("ranked set").pop(),
+    "popitem": lambda space: space.get("ranked dictionary").popitem()[0],
+    "popitem of objects": lambda space: space.get("objects").popitem()[0],
+}
+PEEKS: dict[str, Callable[[PersistedObjectSpace], Any]] = {
+    "first element": lambda space: next(iter(space.get("ranked set"))),
+    "first key": lambda space: next(iter(space.get("ranked dictionary"))),
+    "last key": lambda space: next(reversed(space.get("ranked dictionary"))),
+    "last item": lambda space: next(reversed(space.get("ranked dictionary").items())),
+    "last key of objects": lambda space: next(reversed(space.get("objects"))),
+}
+FEW_SORTS = 5
+
+
+@pytest.fixture
+def ranked(monkeypatch: pytest.MonkeyPatch) -> CheckpointStore:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    space.create_set("ranked set").update(range(COUNT))
+    space.create_dictionary("ranked dictionary").update((key, key) for key in range(COUNT))
+    space.create_dictionary("objects", of=list).update((key, [key]) for key in range(COUNT))
+    space.checkpoint()
+    return store
+
+
+@pytest.fixture
+def sorts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each time that the store sorts an object by its ranks."""
+    sorts: list[int] = []
+    pages = Reader.pages_by_rank
+
+    def _pages(self: Reader, *arguments: Any, **options: Any) -> Iterator[Any]:
+        sorts.append(1)
+        return pages(self, *arguments, **options)
+
+    monkeypatch.setattr(Reader, "pages_by_rank", _pages)
+    return sorts
+
+
+@pytest.mark.parametrize("saves", [False, True])
+@pytest.mark.parametrize("cache_slots", [100, 100_000])
+@pytest.mark.parametrize("name", RANKED)
+def test_taking_what_was_inserted_first_or_last_does_not_sort_all_each_time(
+    ranked: CheckpointStore, sorts: list[int], name: str, cache_slots: int, saves: bool
+) -> None:
+    space = PersistedObjectSpace(ranked, cache_slots=cache_slots)
+    taken = []
+    for turn in range(COUNT):
+        taken.append(RANKED[name](space))
+        if saves and not turn % 100:
+            space.checkpoint()
+    assert taken == list(range(COUNT) if name == "pop" else reversed(range(COUNT)))
+    assert len(sorts) <= FEW_SORTS
+    with pytest.raises(KeyError, match="is empty"):
+        RANKED[name](space)
+
+
+@pytest.mark.parametrize("name", PEEKS)
+def test_looking_at_an_end_again_and_again_brings_what_fits_into_memory(
+    ranked: CheckpointStore, sorts: list[int], name: str
+) -> None:
+    space = PersistedObjectSpace(ranked)
+    assert len({PEEKS[name](space) for _ in range(TAKEN)}) == 1
+    assert len(sorts) <= FEW_SORTS
+
+
+def test_what_is_gone_through_to_the_end_is_not_kept_in_memory(ranked: CheckpointStore) -> None:
+    dictionary = PersistedObjectSpace(ranked).get("ranked dictionary")
+    for _ in range(10):
+        assert len(list(dictionary)) == len(list(dictionary.items())) == COUNT
+    assert not dictionary._held()
+
+
+@pytest.mark.parametrize("cache_slots", [100, 100_000])
+def test_the_last_key_is_the_last_one_whatever_came_and_went(ranked: CheckpointStore, cache_slots: int) -> None:
+    space = PersistedObjectSpace(ranked, cache_slots=cache_slots)
+    dictionary = space.get("ranked dictionary")
+    dictionary["new"] = 0
+    assert dictionary.popitem() == ("new", 0)
+    assert dictionary.popitem() == (COUNT - 1, COUNT - 1)
+    space.checkpoint()  # The rank of "new" is free again.
+    dictionary["other"] = 1
+    assert dictionary.popitem() == ("other", 1)
+    del dictionary[COUNT - 2]
+    dictionary[3] = "again in its place"
+    dictionary[COUNT - 1] = "back at the end"
+    assert [dictionary.popitem()[0] for _ in range(2)] == [COUNT - 1, COUNT - 3]
+    writer = space.store.writer()
+    space.save(writer)
+    writer.rollback()
+    assert dictionary.popitem()[0] == COUNT - 4
+    space.rollback()
+    assert dictionary.popitem()[0] == COUNT - 2
+
+
+@pytest.mark.parametrize("cache_slots", [100, 100_000])
+def test_the_first_element_is_the_first_one_whatever_came_and_went(ranked: CheckpointStore, cache_slots: int) -> None:
+    space = PersistedObjectSpace(ranked, cache_slots=cache_slots)
+    elements = space.get("ranked set")
+    assert elements.pop() == 0
+    elements.discard(1)
+    elements.add(0)
+    assert elements.pop() == 2
+    space.checkpoint()
+    elements.discard(3)
+    elements.add(3)
+    assert elements.pop() == 4
+    space.rollback()
+    assert elements.pop() == 3
+    space.rollback(epoch=1)
+    assert elements.pop() == 0
