@@ -238,6 +238,41 @@ def field_of(value: Any, name: str) -> Any:
         ) from error
 
 
+def is_same(value: Any, other: Any) -> bool:
+    """Return whether two values are stored alike, where a field without a value is like another one.
+
+    So an instance of a dataclass that got a field without a default is the same each time that it is read.
+    """
+    try:
+        return _traits(value) == _traits(other)
+    except (Unencodable, RecursionError):
+        return False
+
+
+def _traits(value: Any) -> str:
+    """Return what tells a value from others, like :func:`encode`."""
+    kind: type = type(value)
+    if kind is dict:
+        parts = [f"{_traits(key)}:{_traits(item)}" for key, item in value.items()]
+    elif kind in (list, tuple):
+        parts = list(map(_traits, value))
+    elif kind in (set, frozenset):
+        parts = sorted(map(_traits, value))
+    elif is_registered(kind):
+        parts = [_trait_of(value, name) for name in _names_of(kind)]
+    else:
+        return encode(value)
+    return f"{kind.__name__}({','.join(parts)})"
+
+
+def _trait_of(value: Any, name: str) -> str:
+    try:
+        found = field_of(value, name)
+    except Unencodable:
+        return "nothing"
+    return _traits(found)
+
+
 def _plain_dict(value: dict[Any, Any]) -> Any:
     if all(type(key) is str and not key.startswith("$") and is_utf8(key) for key in value):
         return {key: plain(item) for key, item in value.items()}

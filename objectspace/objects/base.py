@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, Protocol
 
@@ -337,6 +338,23 @@ class PersistedObject:
             return codec.decode(text)
         except DAMAGE as error:
             self._damaged(slot, text, error)
+
+    def _is_as_stored(self, item: StoredItem, value: Any) -> bool:
+        """Return whether a value is the one of a stored item."""
+        with suppress(UnencodableValueError):
+            if self._encode(value, item.slot) == item_text(item):
+                return True
+        return self._is_read_from(item, value)
+
+    def _is_read_from(self, item: StoredItem | None, value: Any) -> bool:
+        """Return whether a value is what a stored item is read as: its class may have had other fields at the save."""
+        with suppress(DamagedObjectError):
+            return item is not None and codec.is_same(value, self._value_of(item))
+        return False
+
+    def _value_of(self, item: StoredItem) -> Any:
+        """Return the value of a stored item."""
+        return self._decode(item_text(item), item.slot)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
         if CUT in (self._is_torn, self._home._is_torn):

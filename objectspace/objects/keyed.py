@@ -152,6 +152,9 @@ class KeyedObject(PersistedObject):
             for slot, text in zip(slots, texts, strict=True)
         ]
 
+    def _value_of(self, item: StoredItem) -> Any:
+        return self._key_value(item)[1]
+
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         """Return the key and value of a stored slot."""
         text = item_text(item)

@@ -476,7 +476,7 @@ class List(list[T], PersistedObject):
         for item in list(self._home.reader().items(self._id)):
             label: Any = item.slot
             text = item_text(item)
-            if label in sequence.edits or (label not in sequence.gone and self._is_unlike(label, text)):
+            if label in sequence.edits or (label not in sequence.gone and self._is_unlike(item)):
                 sequence.edits[label] = Fingerprint(hash(text))
         sequence.append(list.__len__(self) - len(sequence.labels))
 
@@ -498,13 +498,14 @@ class List(list[T], PersistedObject):
         for item in list(self._home.reader().items(self._id, start)):
             label: Any = item.slot
             text = item_text(item)
-            if label not in noted and self._is_unlike(label, text):
+            if label not in noted and self._is_unlike(item):
                 sequence.strays[label] = Fingerprint(hash(text))
                 yield self._unread + sequence.place(label)
 
-    def _is_unlike(self, label: Any, text: str) -> bool:
-        """Return whether an element differs from what the stored text says."""
-        return text != self._encode(list.__getitem__(self, self._sequence.place(label)), label)
+    def _is_unlike(self, item: StoredItem) -> bool:
+        """Return whether an element differs from what the stored item says."""
+        label: Any = item.slot
+        return not self._is_as_stored(item, list.__getitem__(self, self._sequence.place(label)))
 
     def _check(self) -> None:
         if (type(self) is _Watched or is_partial(self)) and not self._is_astray():

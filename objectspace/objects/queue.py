@@ -314,7 +314,7 @@ class Queue(PersistedObject, Generic[T]):
             return
         values = dict(zip(clean, self._values(range(clean[0], clean[-1] + 1)), strict=True))
         for item in self._home.reader().items(self._id, clean[0], clean[-1]):
-            if item.slot in values and self._encode(values[item.slot], item.slot) != item.value:  # type: ignore[index]
+            if item.slot in values and not self._is_as_stored(item, values[item.slot]):  # type: ignore[index]
                 yield item.slot
 
     def _check(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice, repeat, zip_longest
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
+from objectspace.errors import UnencodableValueError
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, alike, item_text, unchanged
 from objectspace.objects.moves import Moving
@@ -263,7 +265,7 @@ class Stack(PersistedObject, Generic[T]):
         self._new_prints: dict[int, int] = {}
         stored_values = chain(reversed(self._below), repeat(ABSENT))
         for height, (value, stored) in enumerate(zip(self._top, stored_values, strict=False), self._low):
-            if value is stored and type(value) in ATOMS:
+            if value is stored and (type(value) in ATOMS or self._is_clean(height, value)):
                 continue
             text = self._encode(value, height)
             if type(value) not in ATOMS:
@@ -272,6 +274,13 @@ class Stack(PersistedObject, Generic[T]):
                 rows.append((object_id, height, text, None))
         stored_count = 0 if self._fresh else self._stored
         return rows + [(object_id, height, None, None) for height in range(len(self), stored_count)]
+
+    def _is_clean(self, height: int, value: Any) -> bool:
+        """Return whether a value that may change in place is what is stored at a height."""
+        with suppress(UnencodableValueError):
+            if self._prints.get(height) == hash(self._encode(value, height)):
+                return True
+        return self._is_read_from(self._home.reader().item(self._id, height), value)
 
     def _as_stored(self, height: int, stored: Any) -> Any:
         """Return what is stored at a height: an atom, or the fingerprint of another value."""
@@ -341,7 +350,7 @@ class Stack(PersistedObject, Generic[T]):
     def _stored_differences(self) -> Iterable[Any]:
         for height, value in enumerate(self._kept, self._low - len(self._kept)):
             known = self._prints.get(height)
-            if known is not None and type(value) not in ATOMS and known != hash(self._encode(value, height)):
+            if known is not None and type(value) not in ATOMS and not self._is_clean(height, value):
                 yield height
 
     def _check(self) -> None:

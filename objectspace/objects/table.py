@@ -687,10 +687,15 @@ class SlotTable:
         if self.owner._fresh:
             return
         for key, value in dict.items(self.live):
-            if type(value) not in ATOMS and not self.is_dirty(key):
-                stored = self.prints.get(key)
-                if stored is not None and stored != hash(self.owner._text(key, value)):
-                    yield key
+            if type(value) not in ATOMS and not self.is_dirty(key) and not self._is_as_stored(key, value):
+                yield key
+
+    def _is_as_stored(self, key: Any, value: Any) -> bool:
+        stored, owner = self.prints.get(key), self.owner
+        with suppress(UnencodableValueError):
+            if stored is None or stored == hash(owner._text(key, value)):
+                return True
+        return bool(owner._is_read_from(owner._home.reader().item(owner._id, self.known_slot(key)), value))
 
     def is_dirty(self, key: Any) -> bool:
         """Return whether the store does not hold what it should for a key: memory decides, and must keep it."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from checkpoint import UnknownCheckpointError
+from checkpoint import CheckpointStore, UnknownCheckpointError
 from objectspace import (
     CheckpointProtocolError,
     PersistedObjectSpace,
@@ -234,3 +234,92 @@ def test_what_is_edited_while_a_save_reads_a_field_is_in_the_next_checkpoint(
 
 def contents(space: PersistedObjectSpace) -> dict[str, Any]:
     return {name: space.get(name).value if space.kind_of(name) == "Value" else space.get(name).copy() for name in space}
+
+
+FILLS: dict[str, Callable[[PersistedObjectSpace, list[Any]], object]] = {
+    "value": lambda space, some: space.create_value("t", some),
+    "list": lambda space, some: space.create_list("t").extend(some),
+    "dictionary": lambda space, some: space.create_dictionary("t").update(enumerate(some)),
+    "keyed by bool": lambda space, some: space.create_dictionary("t").update(zip([True, (1, 2)], some, strict=False)),
+    "sorted": lambda space, some: space.create_sorted_dictionary("t").update(enumerate(some)),
+    "queue": lambda space, some: [space.get_or_create_queue("t").enqueue(one) for one in some],
+    "stack": lambda space, some: [space.get_or_create_stack("t").push(one) for one in some],
+    "linked list": lambda space, some: [space.get_or_create_linked_list("t").add_last(one) for one in some],
+    "sparse array": lambda space, some: space.create_sparse_array("t", 9).__setitem__(3, some),
+    "in objects": lambda space, some: space.create_dictionary("t", of=list).update(k=some),
+}
+ADDED = {"with a default": ("new", int, 5), "without one": ("new", int)}
+
+
+@pytest.fixture
+def reread(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PersistedObjectSpace]:
+    """What fills an object with instances and returns a space that reads them as if their class had got a field."""
+    monkeypatch.setattr(codec, "_registered", dict(codec._registered))
+
+    def _reread(fill: Any, added: Any, count: int = 40) -> PersistedObjectSpace:
+        space = PersistedObjectSpace(CheckpointStore(":memory:"))
+        old = register_dataclass(dataclasses.make_dataclass("Grown", [("x", Any)]))
+        fill(space, [old([number]) if number % 2 else [{"in": (old(number), {1})}] for number in range(count)])
+        space.checkpoint()
+        codec._registered.pop("Grown")
+        register_dataclass(dataclasses.make_dataclass("Grown", [("x", Any), added]))
+        return PersistedObjectSpace(space.store)
+
+    return _reread
+
+
+def read_through(handle: Any) -> list[Any]:
+    """Read all that an object holds, and keep it in memory as far as the object does."""
+    if hasattr(handle, "items"):
+        return [handle[key] for key in list(handle)]
+    if hasattr(handle, "peek"):
+        handle.peek()
+    return [handle.value] if hasattr(handle, "value") else list(handle)
+
+
+@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize("fill", FILLS)
+def test_instances_whose_class_got_a_field_are_not_named_as_changed_in_place(
+    reread: Any, fill: str, added: str
+) -> None:
+    space = reread(FILLS[fill], ADDED[added])
+    read_through(space.get("t"))
+    assert (space.check_mutations(), space.checkpoint().slots) == ([], 0)
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_an_instance_that_was_changed_in_place_is_named_whatever_its_class_got(reread: Any, added: str) -> None:
+    for fill in ("list", "dictionary", "sorted", "queue", "stack", "linked list"):
+        space = reread(FILLS[fill], ADDED[added])
+        handle = space.get("t")
+        values = read_through(handle)
+        one = handle.peek() if fill in ("queue", "stack") else values[0]
+        (one.x if hasattr(one, "x") else one).append("new")
+        assert space.check_mutations() == [("t", 39 if fill == "stack" else 0)], fill
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_what_can_no_longer_be_stored_is_named_and_so_is_all_else(fill: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_dictionary("a")["k"] = [1]
+    FILLS[fill](space, [[1]])
+    space.create_dictionary("z")["k"] = [1]
+    space.checkpoint()
+    stored = space.get("t")["k"] if fill == "in objects" else space.get("t")
+    changed = stored[3] if fill == "sparse array" else read_through(stored)[0]
+    for one in (space.get("a")["k"], changed, space.get("z")["k"]):
+        one.append(object())
+    first, (name, _), last = sorted(space.check_mutations())
+    assert (first, name[0], last) == (("a", "k"), "t", ("z", "k"))
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_a_stack_saves_only_what_was_popped_and_pushed(reread: Any, added: str) -> None:
+    space = reread(FILLS["stack"], ADDED[added])
+    stack = space.get("t")
+    stack.pop()
+    assert space.checkpoint().slots == 1
+    stack.pop()
+    stack.peek().x.append(object()) if hasattr(stack.peek(), "x") else stack.peek().append(object())
+    stack.pop()
+    assert (space.checkpoint().slots, space.check_mutations()) == (2, [])
