@@ -233,6 +233,8 @@ class ObjectSpace(ObjectFactory):
     def check_mutations(self) -> list[tuple[str, Any]]:
         """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
 
+        An instance of a dataclass that has other fields by now than when it was stored is not one of them.
+
         Assign such a value to its slot again to make it an edit. Time: O(slots in memory).
         """
         self._usable()

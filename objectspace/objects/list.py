@@ -335,7 +335,8 @@ class List(list[T], PersistedObject):
             return self._sequence.all_rows(self._id, self, self._encode)
         self._close()
         self._note_tail()
-        return self._sequence.rows(self._id, list.copy(self) if self._unread else self, self._encode)
+        values = list.copy(self) if self._unread else self
+        return self._sequence.rows(self._id, values, self._encode, self._stored_text)
 
     def _metadata(self) -> dict[str, Any]:
         return {"length": len(self)}
@@ -452,6 +453,11 @@ class List(list[T], PersistedObject):
         except codec.Unencodable as error:
             place = slot if self._fresh else self._unread + self._sequence.place(slot)
             raise self._unencodable("index", place, error) from error.__cause__
+
+    def _stored_text(self, value: Any, label: Label) -> str | None:
+        """Return the text that is stored of an element under a label, ``None`` if that is of something else."""
+        item = self._home.reader().item(self._id, label)
+        return item_text(item) if item is not None and self._is_read_from(item, value) else None
 
     def _has_slipped(self) -> bool:
         if self._fresh or self._twin is not None:

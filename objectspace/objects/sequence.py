@@ -10,6 +10,7 @@ from typing import Any
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
+from objectspace.errors import UnencodableValueError
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.labels import Label, between, spread
 
@@ -30,6 +31,9 @@ class Sequenced:
         self.gone: dict[Label, Any] = {}
         self.saved_page: dict[Label, Any] | None = None
         self.strays: dict[Label, Fingerprint] = {}
+        self.moved: dict[Label, Label] = {}
+        """Under which labels elements are stored that have other ones on the open page, if they are no atoms."""
+        self._moved_before: dict[Label, Label] = {}
         self.prints: dict[Label, int] = {}
         self._new_prints: dict[Label, int] = {}
         self.is_torn = False
@@ -108,13 +112,14 @@ class Sequenced:
         """Note that the elements are as the last insertion or removal said they would be."""
         self.is_torn = False
 
-    def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
+    def rows(self, object_id: int, values: Sequence[Any], encode: Any, stored_text: Any) -> list[ItemRow]:
         """Return the rows of the open page.
 
         Args:
             object_id: the list.
             values: the elements in order.
             encode: gives the text of a value at a label.
+            stored_text: gives the text that is stored of a value at a label, ``None`` if that is of another value.
         """
         rows: list[ItemRow] = []
         self._new_prints = {}
@@ -123,7 +128,12 @@ class Sequenced:
             if value is stored and type(value) in ATOMS:
                 self.prints.pop(label, None)
                 continue
-            text = encode(value, label)
+            try:
+                text = encode(value, label)
+            except UnencodableValueError:  # It has only moved, and was stored when it still could be.
+                text = stored_text(value, self.moved[label]) if label in self.moved else None
+                if text is None:
+                    raise
             self._remember(label, value, text)
             if stored is ABSENT or not unchanged(stored, value, text):
                 rows.append((object_id, label, text, None))
@@ -147,12 +157,16 @@ class Sequenced:
         self.prints.update(self._new_prints)
         self.saved_page = {} if was_fresh else self._corrected() | self.gone
         self.edits, self.gone, self.strays = {}, {}, {}
+        self._moved_before, self.moved = self.moved, {}
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back if it is not durable."""
         page, self.saved_page = self.saved_page or {}, None
+        moved_before, self._moved_before = self._moved_before, {}
         if durable:
             return
+        moved = {label: moved_before.get(origin, origin) for label, origin in self.moved.items()}
+        self.moved = moved_before | moved
         if was_fresh:
             self.edits, self.gone, self.prints = {}, {}, {}
             return
@@ -232,11 +246,16 @@ class Sequenced:
         before, after, new = spread(map(read, range(place - 1, -1, -1)), map(read, range(place, len(labels))))
         start, stop = place - before, place + after
         moved = list(zip(range(start, stop), labels[start:stop], strict=True))
+        origins: list[Label | None] = []
         for position, label in moved:
+            origin = self.moved.pop(label, None) if label in self.edits else label
+            origins.append(None if type(values[position]) in ATOMS else origin)
             known = self.edits.pop(label) if label in self.edits else self.stored(label, values[position])
             if known is not ABSENT:
                 self.gone[label] = known
             self.prints.pop(label, None)
         labels[start:stop] = new
-        for label in new:
+        for label, origin in zip(new, origins, strict=True):
             self.edits[label] = self.gone.pop(label, ABSENT)
+            if origin is not None:
+                self.moved[label] = origin

@@ -323,3 +323,28 @@ def test_a_stack_saves_only_what_was_popped_and_pushed(reread: Any, added: str) 
     stack.peek().x.append(object()) if hasattr(stack.peek(), "x") else stack.peek().append(object())
     stack.pop()
     assert (space.checkpoint().slots, space.check_mutations()) == (2, [])
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_elements_that_give_way_to_insertions_are_not_refused(reread: Any, commits: bool) -> None:
+    space = reread(FILLS["list"], ADDED["without one"])
+    elements = space.get("t")
+    for number in range(400):
+        elements.insert(20, number)
+        if not number % 50:
+            writer = space.store.writer()
+            space.save(writer)
+            if commits:
+                writer.commit()
+                space.on_saved()
+            else:
+                writer.rollback()
+    assert space.checkpoint().slots
+    assert space.check_mutations() == []
+    stored = PersistedObjectSpace(space.store).get("t")
+    assert len(stored) == 440
+    assert [one.x for one in stored if hasattr(one, "x")] == [[number] for number in range(1, 40, 2)]
+    elements[0][0]["in"][0].x = 1
+    elements[0] = elements[0]
+    with pytest.raises(UnencodableValueError, match="List 't', index 0: the field 'new'"):
+        space.checkpoint()
