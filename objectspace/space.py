@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import RLock
@@ -63,6 +63,9 @@ class ObjectSpace(ObjectFactory):
         self._rollbacks: list[Callable[[], None]] = []
         self._deletions: list[Callable[[], None]] = []
         self._renamings: list[Callable[[str, str], None]] = []
+        self._inner_renamings: list[Callable[[str, str], None]] = []
+        self._renamed: list[tuple[str, str]] = []
+        """The renamings that not all functions were told of yet: the one that they are being told of comes first."""
         self._is_torn: int = False
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -108,8 +111,7 @@ class ObjectSpace(ObjectFactory):
         Dirties: one index row; for a relational table also what the catalogues hold about it.
         """
         self._delete(name)
-        for forget in self._deletions:  # It is whole: they may save.
-            forget()
+        _raise_first(_tell(self._deletions))  # It is whole: they may save.
 
     @undivided
     def _delete(self, name: str) -> None:
@@ -124,7 +126,6 @@ class ObjectSpace(ObjectFactory):
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
 
-    @undivided
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name; a relational table keeps its columns and its watermarks.
 
@@ -137,6 +138,21 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; of a relational table also what the catalogues hold of it.
         """
+        self._rename(name, new_name)
+        if self._renamed:  # A function that is told of another renaming asks: all are to be told of that one first.
+            self._renamed.append((name, new_name))
+            return
+        errors = []
+        try:
+            self._renamed.append((name, new_name))
+            for names in self._renamed:  # It is whole: they may save.
+                errors += _tell(self._renamings, *names)
+        finally:
+            self._renamed = []
+        _raise_first(errors)
+
+    @undivided
+    def _rename(self, name: str, new_name: str) -> None:
         self._usable()
         object_id = self._find(name)
         self._check_free(new_name)
@@ -151,8 +167,7 @@ class ObjectSpace(ObjectFactory):
             if object_id in self._handles:
                 self._handles[object_id]._rename(new_name)
             self._index_changed(object_id)
-            for follow in self._renamings:
-                follow(name, new_name)
+            _raise_first(_tell(self._inner_renamings, name, new_name))
 
     def on_barrier(self, seal: Callable[[int], None]) -> None:
         """Register a function to call with the epoch before ``checkpoint()`` collects.
@@ -198,12 +213,26 @@ class ObjectSpace(ObjectFactory):
         return partial(self._rollbacks.remove, forget)
 
     def on_delete(self, forget: Callable[[], None]) -> None:
-        """Register a function to call after an object was deleted, to drop what it holds back for that object."""
+        """Register a function to call after an object was deleted, to drop what it holds back for that object.
+
+        It may save and change the space. All functions are called, in the order in which they were registered; the
+        first error that one of them raises is raised by ``delete()`` in the end, and the object stays deleted.
+        """
         self._deletions.append(forget)
 
-    def on_rename(self, follow: Callable[[str, str], None]) -> None:
-        """Register a function to call with the old and the new name of a renamed object, to call it by the new one."""
-        self._renamings.append(follow)
+    def on_rename(self, follow: Callable[[str, str], None], *, in_one_piece: bool = False) -> None:
+        """Register a function to call with the old and the new name of a renamed object, to call it by the new one.
+
+        It may save and change the space; if it renames an object, all functions hear of that renaming after this one.
+        All are called, in the order in which they were registered; the first error that one of them raises is raised by
+        ``rename()`` in the end, and the object keeps its new name.
+
+        Args:
+            follow: the function.
+            in_one_piece: it belongs to the renaming: it is called before the others, and if Ctrl-C keeps it from being
+                told, nothing is saved before a rollback. So it must change nothing itself, and not save.
+        """
+        (self._inner_renamings if in_one_piece else self._renamings).append(follow)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
@@ -502,3 +531,19 @@ _SHOWN: dict[Callable[[Any], None], str] = {
     refuse_closed: "its space is closed",
 }
 """What the ``repr`` of a handle that refuses all work says about it, as that of a file says that it is closed."""
+
+
+def _tell(functions: Iterable[Callable[..., None]], *arguments: object) -> list[Exception]:
+    """Call functions, each of them whatever another one raises, and return what they have raised."""
+    errors: list[Exception] = []
+    for function in list(functions):
+        try:
+            function(*arguments)
+        except Exception as error:
+            errors.append(error)
+    return errors
+
+
+def _raise_first(errors: list[Exception]) -> None:
+    for error in errors:
+        raise error

@@ -200,7 +200,7 @@ def registry_of(space: ObjectSpace) -> Registry:
         space.ask_sealed(registry.sealed_epoch)
         space.on_rollback(registry.forget)
         space.on_delete(registry.clear_dead)
-        space.on_rename(registry.renamed)
+        space.on_rename(registry.renamed, in_one_piece=True)
     return registry
 
 

@@ -133,14 +133,6 @@ def test_a_view_that_was_closed_keeps_no_checkpoint() -> None:
         store.reader(1)
 
 
-def test_what_is_called_after_a_deletion_may_take_a_checkpoint(space: PersistedObjectSpace) -> None:
-    space.create_list("gone")
-    space.create_list("stays").append(1)
-    space.on_delete(space.checkpoint)
-    space.delete("gone")
-    assert (list(PersistedObjectSpace(space.store)), space.checkpoint().slots) == (["stays"], 0)
-
-
 def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectSpace) -> None:
     space.create_value("value", [1])
     space.create_list("list").extend([1, [2]])
