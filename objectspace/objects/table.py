@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import compress, count, filterfalse, repeat, starmap
-from operator import is_, itemgetter, ne
+from itertools import count, filterfalse, repeat
+from operator import is_, itemgetter
 from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict
@@ -14,13 +14,13 @@ from sortedcontainers import SortedDict
 from checkpoint.lookup import ReadRow
 from checkpoint.process import collecting_seldom
 from checkpoint.reader import Reader
-from checkpoint.run import ItemRow, Payload, Slot, slot_order
+from checkpoint.run import ItemRow, Slot, slot_order
 from objectspace import keys
-from objectspace.codec import ATOMS, Unencodable, decode_together, encode
+from objectspace.codec import ATOMS, Unencodable, decode_together
 from objectspace.errors import UnencodableValueError
-from objectspace.objects import limits, scans
-from objectspace.objects.base import ABSENT, Fingerprint, unchanged
-from objectspace.objects.columns import ALONE, are_slots, texts_of
+from objectspace.objects import limits, page_rows, scans
+from objectspace.objects.base import ABSENT, Fingerprint
+from objectspace.objects.columns import ALONE, are_slots
 from objectspace.objects.ends import LastKeys
 from objectspace.objects.gaps import Gaps
 from objectspace.objects.torn import undivided, undivided_read
@@ -62,7 +62,7 @@ class SlotTable:
         """What was stored of the keys of the page that a save has on its way; ``None`` if there is none."""
         self.prints: dict[Any, int] = {}
         """The hash of the stored text of each value in memory that may be changed in place."""
-        self._new_prints: dict[Any, int] = {}
+        self.new_prints: dict[Any, int] = {}
         """Those of the texts that the save is collecting."""
         self.ranks: dict[Any, int] | None = {} if is_ranked else None
         """Where each key in memory stands in the order of insertion; ``None`` if there is no such order.
@@ -464,20 +464,7 @@ class SlotTable:
 
     def rows(self) -> list[ItemRow]:
         """Return the rows of the open page."""
-        if self.owner._fresh:
-            return self._all_rows()
-        self.require_whole()
-        ranks = self.ranks
-        if ranks is not None and self.next_rank > self.rank_base:
-            # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
-            self.next_rank = max(self.rank_base, max(map(ranks.__getitem__, self.edits), default=-1) + 1)
-            self.last_keys.forget()
-        self._new_prints = {}
-        rows = self._uniform_rows()
-        if rows is None:
-            rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
-        object_id = self.owner._id
-        return rows + [(object_id, slot, None, None) for slot in map(self.known_slot, self.gone)]
+        return page_rows.rows_of(self)
 
     def require_whole(self) -> None:
         """Refuse to save an edit that an interruption has cut in two.
@@ -512,62 +499,6 @@ class SlotTable:
         """Return how many slots of the open page are not stored."""
         return sum(map(is_, self.edits.values(), repeat(ABSENT)))
 
-    def _row(self, key: Any, stored: Any) -> ItemRow | None:
-        """Return the row of a slot that was set, or ``None`` if it holds what is stored."""
-        value = _get(self.live, key)
-        if value is stored and type(value) in ATOMS:
-            self.prints.pop(key, None)
-            return None
-        slot, text = self._slot_and_text(key, value)
-        if stored is not ABSENT and unchanged(stored, value, text):
-            return None
-        return self.owner._id, slot, text, None if self.ranks is None else self.ranks[key]
-
-    def _uniform_rows(self) -> list[ItemRow] | None:
-        """Return the rows of a page if all keys are of one simple type and so are all values, else ``None``.
-
-        It does what :meth:`_row` does, in whole columns: a third of the time per slot.
-        """
-        edits, ranks = self.edits, self.ranks
-        if len(edits) < limits.COLUMN_SLOTS or not self.owner._is_plain or not are_slots(edits):
-            return None
-        # Neighbours among the slots are often neighbours in memory, too.
-        slots = sorted(edits)
-        values, stored = list(map(_at, repeat(self.live), slots)), list(map(_at, repeat(edits), slots))
-        kinds = set(map(type, values))
-        before = Fingerprint if kinds == {dict} else next(iter(kinds))
-        if len(kinds) != 1 or not {before, type(ABSENT)}.issuperset(map(type, stored)):
-            return None
-        if before is not Fingerprint and self.prints:
-            return None
-        texts = texts_of(kinds.pop(), values)
-        if texts is None:
-            return None
-        if before is Fingerprint:
-            # What may change in place is compared by its text.
-            hashes = list(map(hash, texts))
-            self._new_prints = dict(zip(slots, hashes, strict=True))
-            values = list(map(Fingerprint, hashes))
-        numbers: Iterable[int | None] = repeat(None) if ranks is None else map(ranks.__getitem__, slots)
-        rows = zip(repeat(self.owner._id), slots, texts, numbers, strict=False)
-        return list(compress(rows, map(ne, stored, values)))
-
-    def _slot_and_text(self, key: Any, value: Any) -> tuple[Slot, Payload]:
-        """Return what is stored of a slot, and keep the fingerprint of a value that may change in place."""
-        if self.owner._is_plain and keys.is_exact(key):
-            slot: Slot = key if type(key) is not bytes else keys.to_slot(key)
-            try:
-                text: Payload = encode(value)
-            except Unencodable as error:
-                raise self.owner._unencodable("slot", key, error) from error.__cause__
-        else:
-            slot, text = self.owner._slot(key), self.owner._text(key, value)
-        if type(value) not in ATOMS:
-            self._new_prints[key] = hash(text)
-        elif self.prints:
-            self.prints.pop(key, None)
-        return slot, text
-
     def turn(self) -> None:
         """Open a new page; the one so far is in flight."""
         if self.owner._fresh:
@@ -577,7 +508,7 @@ class SlotTable:
                 self.next_rank = len(self.ranks)
         else:
             self.saved_page = self.edits | self.gone
-        self.prints.update(self._new_prints)
+        self.prints.update(self.new_prints)
         self.rank_base_before, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
@@ -833,26 +764,6 @@ class SlotTable:
             self.prints[key] = hash(row[1])
         if self.ranks is not None and row[2] is not None:
             self.ranks[key] = row[2]
-
-    def _all_rows(self) -> list[ItemRow]:
-        self._new_prints = {}
-        slots, texts = list(dict.keys(self.live)), self._uniform_texts()
-        if texts is None:
-            pairs = list(starmap(self._slot_and_text, dict.items(self.live)))
-            slots, texts = [slot for slot, _ in pairs], [text for _, text in pairs]
-        elif type(next(iter(dict.values(self.live)))) not in ATOMS:
-            self._new_prints = dict(zip(slots, map(hash, texts), strict=True))
-        ranks = repeat(None) if self.ranks is None else range(len(slots))
-        return list(zip(repeat(self.owner._id), slots, texts, ranks, strict=False))
-
-    def _uniform_texts(self) -> list[Payload] | None:
-        """Return the texts of all values if all keys are of one simple type and so are all values, else ``None``."""
-        live = self.live
-        if dict.__len__(live) < limits.COLUMN_SLOTS or not (self.owner._is_plain and are_slots(dict.keys(live))):
-            return None
-        values = list(dict.values(live))
-        kinds = set(map(type, values))
-        return texts_of(kinds.pop(), values) if len(kinds) == 1 else None
 
 
 _first, _second, _third = itemgetter(0), itemgetter(1), itemgetter(2)
