@@ -46,7 +46,30 @@ class WriterLock:
                 f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its"
                 f" folder{READ_ONLY}"
             ) from error
+        self._lock_path = Path(self._lock.lock_file)
+        self._identity = self._identity_now()
         self._tell({})
+
+    def require_held(self) -> None:
+        """Raise an error if the lock file is gone, so that others may write to the store, or have written.
+
+        Raises:
+            CheckpointError: it was removed or replaced.
+
+        Time: one look at the file.
+        """
+        if self._identity_now() != self._identity:
+            raise CheckpointError(
+                f"{self._lock_path} was removed or replaced while the store was open, so another process may write to"
+                " it: nothing was written; close the store, and open it again when nobody else has it open"
+            )
+
+    def _identity_now(self) -> tuple[int, int] | None:
+        try:
+            found = self._lock_path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def announce(self) -> None:
         """Tell others that the lock will soon be released by itself: they may wait for it."""

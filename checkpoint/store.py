@@ -589,6 +589,12 @@ class CheckpointStore:
         self._newest = Newest(last[0].number, last[0].epoch) if last else Newest()
         self._next_object_id = next_object_id
 
+    def _require_alone(self) -> None:
+        """Refuse to change what nobody would find, or what somebody else may have changed meanwhile."""
+        self.session.require_same_file()
+        if self._lock is not None:
+            self._lock.require_held()
+
     def _require_newest(self) -> None:
         """Refuse to read the store as an older or an empty one if runs of its newest checkpoint are missing."""
         number, epoch = self._newest
@@ -607,7 +613,7 @@ class CheckpointStore:
         started = time.perf_counter()
         with self._mutex:
             self.session.require_writable()
-            self.session.require_same_file()
+            self._require_alone()
             self._require_newest()
             number, epoch, parent = self._next(epoch)
             try:
@@ -687,6 +693,7 @@ class CheckpointStore:
 
     def _drop(self, work: Callable[[sqlite3.Connection], T], reason: str) -> T:
         """Drop checkpoints in one transaction, and end their readers: nothing may be added to what no longer exists."""
+        self._require_alone()
         try:
             with self._statements() as connection:
                 done = work(connection)

@@ -149,8 +149,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             _give_up_output()
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            _end_interrupted()
         except (click.ClickException, click.exceptions.Exit):
             raise
         except orjson.JSONDecodeError as error:
@@ -165,6 +164,11 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
             _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command
+
+
+def _end_interrupted() -> NoReturn:
+    click.echo("interrupted", err=True)
+    sys.exit(INTERRUPTED)
 
 
 def _source(path: str, operator: str | None, shard: int | None) -> Source:
@@ -406,8 +410,10 @@ def main() -> None:
             # It was closed: what is opened first takes its descriptor, and what goes there goes nowhere.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
     _printable()
-    load()
     try:
+        load()
         cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)
     except OSError as error:  # For a command it has been reported; this is for what comes before one, such as the help.
         _fail(_worded(error), error)
+    except KeyboardInterrupt:
+        _end_interrupted()

@@ -68,6 +68,8 @@ def restore(source: Source, target: str, checkpoint: str | None, names: tuple[st
 def _require_new(target: str) -> None:
     if local_path(target) is None:
         raise CheckpointError(f"{target} is a URL: a store is a file; give a path")
+    if not target:
+        raise CheckpointError("the path of the new store is empty: name a new file")
     if Path(target).exists():
         raise CheckpointError(f"{target} exists: name a new file")
 

@@ -429,8 +429,16 @@ def _slots(key: str | None, has: Callable[[Slot], bool], *, raw: bool) -> list[S
     if inner is not None:
         # A text that reads as a number is shown in quotes, and any other is often typed so.
         return [*found, inner] if printing.key(inner) == key or not any(map(has, found)) else found
-    number = _TRUTH.get(key, slot_of(key))
+    number = _TRUTH.get(key, slot_of(_number_in_json(key)))
     return found if number is None or number == key else [*found, number]
+
+
+def _number_in_json(key: str) -> str:
+    """Return the number that the JSON of a decimal or of an infinity holds; other keys as they are."""
+    match _json_in(key):
+        case {"$decimal": str(number), **rest} | {"$float": str(number), **rest} if not rest:
+            return number
+    return key
 
 
 _TRUTH: dict[str, Slot] = {"true": 1, "false": 0}

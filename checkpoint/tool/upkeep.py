@@ -145,7 +145,7 @@ def _verify_file(chain: Chain, run: AcceptedRun) -> None:
 def compact(source: Source, dry_run: bool, is_json: bool) -> None:
     """Merge all runs into one and give the space back to the file system. It writes.
 
-    Only the newest checkpoint can be read afterwards.
+    Only the newest checkpoint can be read afterwards. What it wrote stays beside the run that holds all.
 
     \b
     Examples:

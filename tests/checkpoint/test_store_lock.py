@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint import CheckpointStore, StoreLockedError
+from checkpoint import CheckpointError, CheckpointStore, StoreLockedError
 from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of, values_in
 
 HOLDER = """
@@ -56,6 +56,24 @@ def test_the_lock_of_a_killed_process_is_taken_over(path: Path) -> None:
         with quick_store(path) as store:
             assert values_in(store.reader()) == {1: "a"}
             assert store.append(run_of({2: "b"})).number == 2
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_writer_whose_lock_file_is_gone_changes_nothing(path: Path, is_replaced: bool) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        store.append(run_of({1: "b"}))
+        path.with_name("state.db.lock").unlink()
+        if is_replaced:
+            with quick_store(path) as other:
+                other.append(run_of({1: "c"}))
+        works = (lambda: store.append(run_of({1: "d"})), lambda: store.truncate_after(1))
+        for work in works:
+            with pytest.raises(CheckpointError, match=r"state\.db\.lock was removed or replaced"):
+                work()
+    with quick_store(path) as again:
+        assert values_in(again.reader()) == {1: "c" if is_replaced else "b"}
+        assert again.verify()
 
 
 def test_two_names_of_one_file_are_one_store(path: Path) -> None:

@@ -15,6 +15,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -23,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint import session
-from checkpoint.tool.command import ORDER, cli, main
+from checkpoint.tool.command import INTERRUPTED, ORDER, cli, main
 from objectspace import PersistedObjectSpace
 from tests.tool.conftest import Tool
 
@@ -461,3 +462,12 @@ def test_numbers_that_are_none_or_too_large_are_refused_at_once(
     found = tool(command, store, option, *rest)
     assert (found.exit_code, found.stdout) == (2, "")
     assert f"Invalid value for '{option}'" in found.stderr
+
+
+def test_an_interruption_while_the_commands_are_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("checkpoint.tool.command.load", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code, capsys.readouterr().err) == (INTERRUPTED, "interrupted\n")

@@ -406,3 +406,20 @@ def test_what_has_no_ranges_says_so(tool: Tool, tmp_path: Path, kind: str) -> No
         space.checkpoint()
     found = tool("show", path, "t", "--from", "1000")
     assert (found.exit_code, f"'t' is a {kind}, which has no ranges" in found.stderr) == (2, True)
+
+
+def test_a_key_is_found_by_the_json_that_it_is_printed_as(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    keys = [Decimal("1.50"), math.inf, Decimal("1.23456789012345678901"), 10**30, -7, 2.5, "1.50", "inf", (1, "a")]
+    with PersistedObjectSpace.open(path) as space:
+        space.create_dictionary("d").update((key, place) for place, key in enumerate(keys))
+        space.checkpoint()
+    for line in tool("blame", path, "d", "--json").stdout.splitlines():
+        row = json.loads(line)
+        found = tool("blame", path, f"d[{json.dumps(row['key'])}]", "--json")
+        assert [json.loads(one)["value"] for one in found.stdout.splitlines()] == [row["value"]], row
+
+
+def test_an_empty_path_is_no_path_of_a_new_store(tool: Tool, store: Path) -> None:
+    for command in ("fork", "restore"):
+        assert tool(command, store, "").stderr == "error: the path of the new store is empty: name a new file\n"
