@@ -7,15 +7,24 @@ expression can take its place; a callable is identified by its code.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, Never
 
-from objectspace.operators import rules
-from objectspace.operators.bound import ArrowBound, Bound, Constant, ExpressionError, RowFunction, named_reader, reader
+from objectspace.operators import arrow_expressions
+from objectspace.operators.bound import Bound, Constant, RowFunction, named_reader, reader
 from objectspace.operators.fingerprints import describe
+from objectspace.operators.row_functions import (
+    as_branch,
+    both,
+    by_days,
+    comparable,
+    form_of,
+    guarded,
+    in_form,
+    in_range,
+    kind_of,
+    literal,
+)
 from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
@@ -28,12 +37,10 @@ from objectspace.operators.sql_rules import (
     comparing,
     result_type,
     to_float,
-    widening,
 )
-from objectspace.relational import DataType, RelationalError, RowError, SchemaError, TableSchema
+from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
-from objectspace.relational.values import BadValue, checker, nearest_float32
 
 
 class Expression:
@@ -185,7 +192,7 @@ class Expression:
 
         def _bind(schema: TableSchema) -> Bound:
             bound = self.bind(schema)
-            groups = [_comparable(bound.type, kind, among) for kind, among in by_kind.items()]
+            groups = [comparable(bound.type, kind, among) for kind, among in by_kind.items()]
 
             def _value(row: Row) -> Any:
                 value = bound.value(row)
@@ -311,19 +318,10 @@ def lit(value: Any) -> Expression:
     """
     if isinstance(value, Expression):
         return value
-    kind, text = kind_of(value), _literal(value)
-    form = None if kind is None else _form_of(kind, f"lit({text})")
+    kind, text = kind_of(value), literal(value)
+    form = None if kind is None else form_of(kind, f"lit({text})")
     found = value if form is None else form(value)
     return Expression(text, lambda schema: Constant(kind, value is None, lambda row: found, found))
-
-
-def _literal(value: Any) -> str:
-    """Return a value as text; a decimal says that it is one, since it may compare differently from the same float."""
-    if value is None:
-        return "null"
-    is_quoted = isinstance(value, str | date | time | timedelta | Decimal)
-    text = "'" + str(value).replace("'", "''") + "'" if is_quoted else str(value)
-    return f"decimal {text}" if isinstance(value, Decimal) else text
 
 
 def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nullable: bool = True) -> Expression:
@@ -350,11 +348,11 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
 
     def _bind(schema: TableSchema) -> Bound:
         if not inputs:
-            value = _guarded(function, named_reader(schema))
+            value = guarded(function, named_reader(schema))
         else:
             parts = [one.bind(schema).value for one in inputs]
-            value = _guarded(function, lambda row: [part(row) for part in parts])
-        return Bound(wanted, nullable, _in_form(value, _form_of(wanted, text)))
+            value = guarded(function, lambda row: [part(row) for part in parts])
+        return Bound(wanted, nullable, in_form(value, form_of(wanted, text)))
 
     return Expression(text, _bind)
 
@@ -372,7 +370,7 @@ def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         decides, then, other = [part.bind(schema) for part in parts]
         kind = common_type(then.type, other.type, "when")
-        f, (g, h) = decides.value, [_as_branch(one, kind) for one in (then, other)]
+        f, (g, h) = decides.value, [as_branch(one, kind) for one in (then, other)]
         return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
 
     return Expression(f"(when {parts[0]} then {parts[1]} else {parts[2]})", _bind)
@@ -393,7 +391,7 @@ def coalesce(*choices: Any) -> Expression:
         kind = bound[0].type
         for other in bound[1:]:
             kind = common_type(kind, other.type, "coalesce")
-        functions = [_as_branch(one, kind) for one in bound]
+        functions = [as_branch(one, kind) for one in bound]
 
         def _value(row: Row) -> Any:
             return next((value for function in functions if (value := function(row)) is not None), None)
@@ -414,7 +412,7 @@ def expression(given: Any) -> Expression:
     if isinstance(given, str):
         return col(given)
     if type(given).__module__.startswith("pyarrow"):
-        return _arrow(given)
+        return Expression(*arrow_expressions.text_and_bind(given))
     return call(given, "bool") if callable(given) else lit(given)
 
 
@@ -472,48 +470,13 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
         function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
         if kind is not None and kind.kind in _TIMES:
-            function = _in_range(symbol, kind, function)
+            function = in_range(symbol, kind, function)
         if kind is not None and kind.kind == "date":
-            function = _by_days(text, (a, b), function)
+            function = by_days(text, (a, b), function)
         casts = to_float if kind is not None and kind.kind in FLOATS else None
-        return Bound(kind, nullable, _both(a.value, b.value, function, casts))
+        return Bound(kind, nullable, both(a.value, b.value, function, casts))
 
     return Expression(text, _bind)
-
-
-def _by_days(text: str, given: Iterable[Bound], function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function of a date and a span that refuses hours, which no date can hold; known spans at once."""
-    for bound in given:
-        if isinstance(bound, Constant):
-            _whole_days(text, bound.constant, SchemaError)
-
-    def _checked(x: Any, y: Any) -> Any:
-        for one in (x, y):
-            _whole_days(text, one, RowError)
-        return function(x, y)
-
-    return _checked
-
-
-def _whole_days(text: str, span: Any, error: type[RelationalError]) -> None:
-    """Refuse a span that is not whole days; anything that is not a span passes."""
-    if isinstance(span, timedelta) and (span.seconds or span.microseconds):
-        raise error(
-            f"{text}: {span!r} is not whole days, and a date has no hours: make a timestamp of the date with"
-            " cast('timestamp') first"
-        )
-
-
-def _in_range(symbol: str, kind: DataType, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function of times whose error says what was out of range."""
-
-    def _checked(x: Any, y: Any) -> Any:
-        try:
-            return function(x, y)
-        except OverflowError:
-            raise RowError(f"{x!r} {symbol} {y!r} is beyond what a {kind} holds") from None
-
-    return _checked
 
 
 def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
@@ -522,31 +485,10 @@ def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
         common_type(a.type, b.type, symbol)
-        values = _both(a.value, b.value, compare, comparing(a.type, b.type))
+        values = both(a.value, b.value, compare, comparing(a.type, b.type))
         return Bound(DataType("bool"), a.nullable or b.nullable, values)
 
     return Expression(f"({left} {symbol} {right})", _bind)
-
-
-def _both(f: RowFunction, g: RowFunction, function: Callable[[Any, Any], Any], prepare: Any = None) -> RowFunction:
-    def _value(row: Row) -> Any:
-        x, y = f(row), g(row)
-        if x is None or y is None:
-            return None
-        return function(x, y) if prepare is None else function(prepare(x), prepare(y))
-
-    return _value
-
-
-def _comparable(a: DataType | None, b: DataType | None, values: Iterable[Any]) -> tuple[Callable[[Any], Any], set[Any]]:
-    """Return a function that makes values of one type comparable with some of another, and those in that form."""
-    common_type(a, b, "is_in()")
-    prepare = comparing(a, b) or _same
-    return prepare, set(map(prepare, values))
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 class _Chain(Expression):
@@ -622,67 +564,6 @@ def _strict(
     return Expression(text, _bind)
 
 
-def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]) -> RowFunction:
-    """Return a function that calls a user's function for a row, and says on which row it failed."""
-
-    def _value(row: Row) -> Any:
-        arguments = given(row)
-        try:
-            return function(*arguments)
-        except RelationalError:
-            raise
-        except Exception as error:
-            name = getattr(function, "__name__", type(function).__name__)
-            raise ExpressionError(
-                f"the function {name} failed for the row {row!r:.200}: {type(error).__name__}: {error}; values may be"
-                " None where a column is nullable"
-            ) from error
-
-    return _value
-
-
-def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
-    """Return a function that puts an outside value into the form that operations on its type need, if it must be.
-
-    A ``bool`` may be anything that has a truth value, a double may be a decimal or a whole number, a 32-bit number
-    becomes the nearest one, and an instant may be in any time zone. The result is ``None`` if values already have the
-    form.
-    """
-    if kind.kind == "bool":
-        return bool
-    if kind.kind not in ("timestamptz", *FLOATS):
-        return None
-    check, widened = checker(kind), (int, Decimal) if kind.kind in FLOATS else ()
-    nearest = nearest_float32 if kind.kind == "float32" else _same
-
-    def _form(value: Any) -> Any:
-        try:
-            return nearest(check(float(value) if isinstance(value, widened) else value))
-        except (BadValue, OverflowError) as error:
-            raise RowError(f"{text}: {error}") from None
-
-    return _form
-
-
-def _as_branch(bound: Bound, kind: DataType | None) -> RowFunction:
-    """Return a function that gives the values of an expression in the type that it has in common with others."""
-    if bound.type is not None and kind is not None and bound.type.kind == "decimal" and kind.kind in FLOATS:
-        rules.note(rules.BRANCHES)
-    return _in_form(bound.value, widening(bound.type, kind))
-
-
-def _in_form(function: RowFunction, form: Callable[[Any], Any] | None) -> RowFunction:
-    """Return a function whose results, other than NULL, are put into a form."""
-    if form is None:
-        return function
-
-    def _value(row: Row) -> Any:
-        value = function(row)
-        return None if value is None else form(value)
-
-    return _value
-
-
 def _text(part: str) -> str:
     """Return a text after checking that it is one, not an expression.
 
@@ -704,87 +585,6 @@ def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expressio
     return Expression(text, _bind)
 
 
-def _arrow(given: Any) -> Expression:
-    """Return the expression for one of pyarrow, which is computed for all rows of a chunk at once."""
-    text = f"arrow({_whole(given)})"
-
-    def _bind(schema: TableSchema) -> Bound:
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-
-        from objectspace.relational import Chunk
-        from objectspace.relational.values_arrow import listed
-
-        def _table(rows: Sequence[Row]) -> pa.Table:
-            batch = Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op")
-            return ds.dataset(pa.Table.from_batches([batch])).to_table(columns={"value": given})
-
-        (column,) = TableSchema.from_arrow(_table([]).schema).columns
-        form = _form_of(column.type, text) if column.type.kind == "timestamptz" else None
-
-        def _values(rows: Sequence[Row]) -> list[Any]:
-            found = listed(_table(rows)["value"], text) if rows else []
-            return found if form is None else [None if value is None else form(value) for value in found]
-
-        return ArrowBound(column.type, True, lambda row: _values([row])[0], _values)
-
-    return Expression(text, _bind)
-
-
-def _whole(given: Any) -> str:
-    """Return the text of a pyarrow expression, together with what that text leaves out.
-
-    It leaves out a part of a long list, for which a digest is added; and which numbers are floats, since a whole one is
-    written like an integer.
-    """
-    _, (content,) = given.__reduce__()
-    text, kinds = str(given), _kinds_of_literals(content)
-    if kinds:
-        text += f" of {', '.join(kinds)}"
-    return f"{text}#{hashlib.sha256(content).hexdigest()[:16]}" if "..." in text else text
-
-
-def _kinds_of_literals(content: Any) -> list[str]:
-    """Return the types of the literals in a pyarrow expression, in whose text a float is written like an integer."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    literals = pa.ipc.open_file(content).read_all().columns
-    floats = [column[0] for column in literals if pa.types.is_floating(column.type)]
-    is_hidden = any(str(pc.scalar(one)).lstrip("-").isdigit() for one in floats)
-    return [str(column.type) for column in literals] if is_hidden else []
-
-
-def kind_of(value: Any) -> DataType | None:
-    """Return the type of a Python value, or ``None`` if it fits several.
-
-    Raises:
-        SchemaError: no column type has such values.
-    """
-    if value is None or isinstance(value, timedelta):
-        return None
-    if isinstance(value, datetime):
-        return DataType("timestamptz" if value.tzinfo else "timestamp")
-    if isinstance(value, Decimal) and value.is_snan():
-        raise SchemaError(f"{value!r} has no order and no double: write Decimal('NaN')")
-    for cls, kind in _LITERALS:
-        if isinstance(value, cls):
-            return DataType(kind)
-    hint = ": in a pipeline use col() and lit() of objectspace.operators" if type(value).__name__ == "Column" else ""
-    raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values{hint}")
-
-
 _TEXT = ("string",)
 
 _TIMES = ("date", "timestamp", "timestamptz")
-
-_LITERALS: tuple[tuple[type, str], ...] = (
-    (bool, "bool"),
-    (int, "int64"),
-    (float, "float64"),
-    (Decimal, "decimal"),
-    (str, "string"),
-    (bytes, "binary"),
-    (date, "date"),
-    (time, "time"),
-)

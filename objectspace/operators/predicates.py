@@ -11,7 +11,8 @@ from typing import Any
 
 from objectspace.operators import rules
 from objectspace.operators.bound import ExpressionError, reader
-from objectspace.operators.expressions import Expression, condition, kind_of
+from objectspace.operators.expressions import Expression, condition
+from objectspace.operators.row_functions import kind_of
 from objectspace.operators.sql_rules import MAY_BE_NAN, are_doubles, common_type, comparing, rank, to_float
 from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.values import nearest_float32
