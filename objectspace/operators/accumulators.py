@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any
 
 from objectspace.operators import exact
-from objectspace.operators.agg_call import FLOATS, INTEGERS
 from objectspace.operators.canonical import EXACT, canonical, is_plain, rank
 from objectspace.operators.sketches import estimate, joined_sketch
 from objectspace.relational import DataType
 from objectspace.relational.keys import Order, column_encoder
+from objectspace.relational.types import FLOATS, INTEGERS
 from objectspace.relational.values import nearest_float32
 
 Add = Callable[[list[Any], Any, int], None]

@@ -12,10 +12,7 @@ from objectspace.operators.fingerprints import describe
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
-
-INTEGERS = frozenset(["int16", "int32", "int64"])
-FLOATS = frozenset(["float32", "float64"])
-NUMBERS = INTEGERS | FLOATS | {"decimal"}
+from objectspace.relational.types import INTEGERS, NUMBERS
 
 ARGUMENTS: dict[str, tuple[int, int]] = {
     "count": (0, 1),
@@ -47,7 +44,7 @@ _INDIFFERENT = frozenset(["min", "max", "first_value", "last_value", "bool_and",
 """Calls that repeated equal values do not change, so DISTINCT makes no difference."""
 
 _DOMAIN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(["sum", "avg", "stddev", "stddev_pop", "variance", "variance_pop"], NUMBERS),
+    **dict.fromkeys(["sum", "avg", "stddev", "stddev_pop", "variance", "variance_pop"], frozenset(NUMBERS)),
     **dict.fromkeys(["bool_and", "bool_or"], frozenset(["bool"])),
     "string_agg": frozenset(["string"]),
 }

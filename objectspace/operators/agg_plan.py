@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
-from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema, sum_bounds
+from objectspace.operators.agg_call import ORDERED, AggCall, output_schema, sum_bounds
 from objectspace.operators.base import Operator, column_names
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.distinct import DistinctColumn, unused
@@ -16,6 +16,7 @@ from objectspace.operators.predicates import numbered
 from objectspace.operators.sketches import require_sketches
 from objectspace.relational import Column, DataType, TableSchema
 from objectspace.relational.equality import equality
+from objectspace.relational.types import INTEGERS
 
 ROWS = DataType("int64")
 

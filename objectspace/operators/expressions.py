@@ -28,7 +28,6 @@ from objectspace.operators.row_functions import (
 from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
-    FLOATS,
     OPERATIONS,
     WIDE_OPERATIONS,
     castable,
@@ -40,7 +39,7 @@ from objectspace.operators.sql_rules import (
 )
 from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
-from objectspace.relational.types import parse_type
+from objectspace.relational.types import FLOATS, TIMES, parse_type
 
 
 class Expression:
@@ -266,7 +265,7 @@ class Expression:
     def strftime(self, form: str) -> Expression:
         """Return the date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
         text = f"strftime({self}, {_text(form)!r})"
-        return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*_TIMES, "time"))
+        return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*sorted(TIMES), "time"))
 
     def hour(self) -> Expression:
         """Return the hour of the time or timestamp, 0 to 23."""
@@ -469,7 +468,7 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
         kind = result_type(symbol, a.type, b.type)
         function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
-        if kind is not None and kind.kind in _TIMES:
+        if kind is not None and kind.kind in TIMES:
             function = in_range(symbol, kind, function)
         if kind is not None and kind.kind == "date":
             function = by_days(text, (a, b), function)
@@ -586,5 +585,3 @@ def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expressio
 
 
 _TEXT = ("string",)
-
-_TIMES = ("date", "timestamp", "timestamptz")

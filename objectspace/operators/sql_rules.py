@@ -11,6 +11,7 @@ from typing import Any
 
 from objectspace.relational import DataType, RowError, SchemaError
 from objectspace.relational.keys import body_encoder
+from objectspace.relational.types import FLOATS, NUMBERS, TIMES
 from objectspace.relational.values import BadValue, checker, nearest_float32
 
 _CAST = Context(prec=76)
@@ -20,9 +21,6 @@ _EXACT = Context(prec=60_000, traps=[Overflow])
 """The context for other operations on decimals, which rounds none that a column accepts; infinity minus infinity is
 NaN, as with floats."""
 
-NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
-FLOATS = ("float32", "float64")
-_DAYS = ("timestamp", "timestamptz", "date")
 EXACT_NUMBERS = frozenset(NUMBERS) - {*FLOATS}
 
 MAY_BE_NAN = frozenset([*FLOATS, "decimal"])
@@ -38,11 +36,11 @@ def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType
     kinds = [None if one is None else one.kind for one in (a, b)]
     if None in kinds and symbol in "+-":
         other = next((kind for kind in kinds if kind is not None), None)
-        if symbol == "-" and kinds[1] in _DAYS:
+        if symbol == "-" and kinds[1] in TIMES:
             raise SchemaError(
                 f"no {other} is taken from a span of time: write the {other} first, and the span after it"
             )
-        if other in (*_DAYS, None):
+        if other in (*TIMES, None):
             return None if other is None else DataType(other)
     bad = [kind for kind in kinds if kind not in NUMBERS]
     if bad:
@@ -255,14 +253,13 @@ CASTS: dict[str, Callable[[Any], Any]] = {
     "timestamp": _timestamp,
 }
 
-_TIMES = ("date", "timestamp", "timestamptz")
-
 
 def castable(wanted: DataType) -> tuple[str, ...]:
     """Return the types whose values can be cast to a type of :data:`CASTS`."""
+    times = tuple(sorted(TIMES))
     if wanted.kind == "date":
-        return (*_TIMES, "string")
+        return (*times, "string")
     if wanted.kind == "timestamp":
-        return _TIMES
+        return times
     numbers = (*NUMBERS, "bool", "string")
-    return (*numbers, "time", *_TIMES) if wanted.kind == "string" else numbers
+    return (*numbers, "time", *times) if wanted.kind == "string" else numbers

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator
-from objectspace.operators.agg_call import INTEGERS
 from objectspace.relational import Column, TableSchema
+from objectspace.relational.types import INTEGERS
 
 FOLDED = frozenset(["int16", "int32", "int64", "string", "bool", "date"])
 """Types of group columns and extremes whose values come back from Arrow unchanged."""
