@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import reduce
 from itertools import product
-from operator import and_, or_
+from operator import add, and_, floordiv, mod, mul, or_, sub, truediv
 from typing import Any
 
 import duckdb
@@ -68,12 +69,17 @@ CASES: list[tuple[Expression, str]] = [
     (col("f") > 1.0, "f > 1.0"),
     (col("f") != 0, "f <> 0"),
     (col("f") < math.inf, "f < 'inf'::DOUBLE"),
+    (col("f") < 10**400, "f < 'inf'::DOUBLE"),
+    (col("f") > -(10**400), "f > '-inf'::DOUBLE"),
     (col("d") >= Decimal("1.5"), "d >= 1.5"),
     (col("s") == "A", "s = 'A'"),
     (col("t") >= NOON, "t >= TIMESTAMP '2026-01-02 12:30:15'"),
     (col("t") + timedelta(hours=1) > NOON, "t + INTERVAL 1 HOUR > TIMESTAMP '2026-01-02 12:30:15'"),
+    (col("t") + (lit(timedelta(hours=1)) + timedelta(hours=2)), "t + INTERVAL 3 HOUR"),
     (col("b") & (col("i") > 0), "b AND i > 0"),
     (col("b") | (col("i") > 0), "b OR i > 0"),
+    ((col("i") > 0) & col("b") | col("s").is_null(), "i > 0 AND b OR s IS NULL"),
+    ((col("i") > 0) & (col("b") | (col("j") > 0)), "i > 0 AND (b OR j > 0)"),
     (~col("b"), "NOT b"),
     (~((col("i") > 0) & col("b")), "NOT (i > 0 AND b)"),
     (col("i").is_null(), "i IS NULL"),
@@ -94,6 +100,7 @@ CASES: list[tuple[Expression, str]] = [
     (col("s").contains("c"), "contains(s, 'c')"),
     (col("s").starts_with("A"), "starts_with(s, 'A')"),
     (col("s").split_part("/", 0), "split_part(s, '/', 1)"),
+    (col("s").split_part("/", 1), "string_split(s, '/')[2]"),
     (col("t").strftime("%Y-%m"), "strftime(t, '%Y-%m')"),
     (col("t").hour(), "hour(t)"),
     (col("t").cast("date"), "t::DATE"),
@@ -200,6 +207,7 @@ ALIKE: list[tuple[Any, Any]] = [
     (col("decimal '1'"), lit(Decimal(1))),
     (lit(0.1), lit(Decimal("0.1"))),
     (lit(1), lit(Decimal(1))),
+    (lit(1), col("1")),
     (col("f").is_in([2.0]), col("f").is_in([Decimal("2.0")])),
     (pc.divide(pc.field("i"), 2), pc.divide(pc.field("i"), 2.0)),
     (pc.field("i") * 2 + 2.0, pc.field("i") * 2.0 + 2),
@@ -223,6 +231,25 @@ def test_what_is_like_nothing_else_keeps_its_text() -> None:
     ]
 
 
+STORED_TEXTS = {
+    "((-7 // i) != (i % 'x'))": -7 // col("i") != col("i") % "x",
+    "((0 - i) in (10, 9))": (-col("i")).is_in({9, 10}),
+    "((b or (i >= 1)) and (not (s is null)))": (col("b") | (col("i") >= 1)) & ~col("s").is_null(),
+    "(when b then 1 else 'x')": when("b", 1, "x"),
+    "coalesce(i, 'x', null)": coalesce("i", lit("x"), None),
+    "cast(lower(s) as decimal(5,2))": col("s").lower().cast("numeric(5,2)"),
+    "split_part(upper(s), '/', 1)": col("s").upper().split_part("/", 1),
+    "contains(strftime(t, '%Y'), '0')": col("t").strftime("%Y").contains("0"),
+    "(starts_with(s, 'a') = (hour(t) is not null))": col("s").starts_with("a") == col("t").hour().is_not_null(),
+    "builtins.max(length(s), 2)": call(max, "int64", col("s").length(), 2),
+}
+
+
+@pytest.mark.parametrize(("text", "made"), STORED_TEXTS.items(), ids=list(STORED_TEXTS))
+def test_a_text_stays_as_it_is_in_stored_pipelines(text: str, made: Expression) -> None:
+    assert str(made) == text
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
@@ -230,7 +257,11 @@ def test_what_is_like_nothing_else_keeps_its_text() -> None:
         (col("s") + 1, "takes numbers: found string"),
         (col("s") > 1, "> takes values of one type: found string and int64"),
         (when(col("b"), col("s"), col("i")), "when takes values of one type"),
+        (coalesce("s", "i"), "coalesce takes values of one type"),
         (call(lambda row: row.nothing, "int64"), "there is no column 'nothing'"),
+        (col("t") + 1, "takes numbers: found timestamp"),
+        (lit(timedelta(1)) * 2, "takes numbers: found a span of time"),
+        (col("t") * timedelta(1), "takes numbers: found timestamp"),
         (lit(timedelta(1)), "a span of time"),
         (timedelta(1) - col("t"), "no timestamp is taken from a span of time: write the timestamp first"),
         (lit(None), "NULL of no type"),
@@ -306,9 +337,11 @@ def test_a_result_that_does_not_fit_its_type_is_refused() -> None:
             Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], [row]))
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_date_takes_whole_days_alone(sign: int) -> None:
-    day, half = col("t").cast("date"), timedelta(hours=36) * sign
+@pytest.mark.parametrize(
+    ("sign", "half"), [(1, timedelta(hours=36)), (-1, timedelta(hours=-36)), (1, timedelta(microseconds=1))]
+)
+def test_a_date_takes_whole_days_alone(sign: int, half: timedelta) -> None:
+    day = col("t").cast("date")
     said = r"is not whole days, and a date has no hours: make a timestamp of the date with cast\('timestamp'\) first"
     for made in (day + half, day - half, half + day):
         with pytest.raises(SchemaError, match=said):
@@ -327,6 +360,9 @@ def test_types_and_nulls_are_known_before_there_are_rows() -> None:
         "c": col("t").cast("date"),
         "d": lit(date(2026, 1, 1)),
         "e": lit("x"),
+        "f": when(col("b"), None, 1),
+        "g": coalesce("i", "d", 1),
+        "h": coalesce("j", 1),
     }
     shown = {name: str(one.bind(SCHEMA).column(name)) for name, one in made.items()}
     assert shown == {
@@ -335,7 +371,53 @@ def test_types_and_nulls_are_known_before_there_are_rows() -> None:
         "c": "c date",
         "d": "d date not null",
         "e": "e string not null",
+        "f": "f int64",
+        "g": "g decimal not null",
+        "h": "h int64 not null",
     }
+
+
+KINDS = {"i": "int64", "s": "string", "t": "timestamp", "b": "bool"}
+HALF = TableSchema([Column(f"{no}{name}", kind, bool(no)) for no in ("", "no_") for name, kind in KINDS.items()])
+HALF_ROW = (0, "a", NOON, True, None, None, None, None)
+"""A row of that schema: each kind once with a value, in a column without NULL, and once as NULL."""
+
+ARITHMETIC = [add, sub, mul, truediv, floordiv, mod]
+
+
+def nulls() -> Iterator[Any]:
+    """Yield expressions that are NULL for the row: one of each kind for each operand that may make it so."""
+    i, s, b, no_i, no_s, no_t, no_b = map(col, ["i", "s", "b", "no_i", "no_s", "no_t", "no_b"])
+    yield from (no_i, lit(None), i < lit(None), pc.field("no_i") + 1, lambda row: row.no_b)
+    yield from (
+        apply(*pair) for apply in (*ARITHMETIC, *COMPARISONS.values()) for pair in ((i + 1, no_i), (no_i, i + 1))
+    )
+    yield from (i / i, i // i, i % i, -no_i, no_t + timedelta(1), no_t.cast("date") - timedelta(1))
+    yield from (no_b & b, b & no_b, no_b | ~b, ~b | no_b, ~no_b, b & b & no_b, lit(None) & b)
+    yield from (no_i.is_in([1]), no_i.cast("string"), no_t.strftime("%Y"), no_t.hour())
+    yield from (no_s.lower(), no_s.upper(), no_s.length(), no_s.contains("a"), no_s.starts_with("a"))
+    yield from (no_s.split_part("-", 0), s.split_part("-", 1), lit(None).lower(), lit(None).cast("string"))
+    yield from (when(b, no_i, 1), when(~b, 1, no_i), when(no_b, 1, no_i), when(~b, 1), coalesce("no_i", no_i, None))
+    yield from (call(lambda i: None, "int64", "i"), call(lambda row: None, "int64"))
+
+
+@pytest.mark.parametrize("made", list(map(expression, nulls())), ids=str)
+def test_what_may_be_null_says_so(made: Expression) -> None:
+    bound = made.bind(HALF)
+    assert (bound.value(HALF_ROW), bound.nullable) == (None, True)
+
+
+def never_null() -> Iterator[Expression]:
+    i, s, b, no_i, no_b = map(col, ["i", "s", "b", "no_i", "no_b"])
+    yield from (lit(1), i + 1, -i, i < 1, b & ~b, b | b | b, s.lower(), s.is_in(["b"]), i.cast("string"))
+    yield from (no_i.is_null(), no_i.is_not_null(), when(no_b, 1, 2), coalesce("no_i", 1))
+    yield call(lambda no_i: 1, "int64", "no_i", nullable=False)
+
+
+@pytest.mark.parametrize("made", list(never_null()), ids=str)
+def test_what_is_never_null_says_so(made: Expression) -> None:
+    bound = made.bind(HALF)
+    assert (bound.value(HALF_ROW) is None, bound.nullable) == (False, False)
 
 
 def test_a_column_may_be_called_as_an_expression_is_written() -> None:
@@ -430,6 +512,7 @@ def test_is_in_compares_as_equality_does() -> None:
         (lambda: col("s").is_in(col("s")), r"is_in\(\) takes a list of values: found Expression\(s\)"),
         (lambda: col("s").split_part("", 0), "takes a separator"),
         (lambda: col("s").split_part(",", -1), "counts the parts from 0"),
+        (lambda: col("s").split_part(",", 1.0), "counts the parts from 0: found 1.0"),
     ],
 )
 def test_a_method_of_another_type_is_refused_before_a_row_comes(make: Any, message: str) -> None:
@@ -537,7 +620,8 @@ SINGLES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("made", "sql"), SINGLES, ids=[sql for _, sql in SINGLES])
 def test_a_number_of_32_bits_is_read_as_such_however_it_was_spelled(made: Any, sql: str) -> None:
-    numbers = [0.1, 1 / 3, 1.5, 16777217.0, 1e30, 3.4028235e38, 1.2e-38, 1e-40, 3e-45, -0.0, math.nan, -math.inf, None]
+    numbers = [0.1, 1 / 3, 1.5, 16777217.0, 9.5249e12, 1e30, 3.4028235e38, 1.2e-38, 1e-40, 3e-45, -0.0]
+    numbers += [math.nan, -math.inf, None]
     spelled = [SINGLE.check_row((place, number, number)) for place, number in enumerate(numbers)]
     data = Chunk(SINGLE, ["+"] * len(numbers), spelled).to_arrow(op_column="$op")
     connection = duckdb.connect()
