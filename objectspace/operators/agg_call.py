@@ -12,7 +12,7 @@ from objectspace.operators.fingerprints import describe
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
-from objectspace.relational.types import INTEGERS, NUMBERS
+from objectspace.relational.types import DECIMAL_DIGITS_MAX, INTEGERS, NUMBERS
 
 ARGUMENTS: dict[str, tuple[int, int]] = {
     "count": (0, 1),
@@ -178,13 +178,9 @@ def output_schema(
     return TableSchema(columns, list(group_key), watermark_column=watermark_column)
 
 
-_MOST_DIGITS = 38
-"""The greatest number of digits of a decimal in Arrow and in Spark."""
-
-
 def _sum_type(kind: DataType) -> DataType:
     if kind.kind == "decimal":
-        return kind if kind.precision is None else DataType("decimal", _MOST_DIGITS, kind.scale)
+        return kind if kind.precision is None else DataType("decimal", DECIMAL_DIGITS_MAX, kind.scale)
     return DataType("int64" if kind.kind in INTEGERS else "float64")
 
 

@@ -15,7 +15,7 @@ from objectspace.relational import Chunk, Column, SchemaError, StateTable, Table
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
-TIMES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
+_TIME_TYPES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
 """The types that a time column can have."""
 
 LONGEST = timedelta(days=999_999_999)
@@ -343,8 +343,8 @@ def check_reach(name: str, by: Any) -> None:
 
 
 def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
-    if left != right or left not in TIMES:
-        raise SchemaError(f"the times are {left} and {right}: expected one type of {', '.join(sorted(TIMES))}")
+    if left != right or left not in _TIME_TYPES:
+        raise SchemaError(f"the times are {left} and {right}: expected one type of {', '.join(sorted(_TIME_TYPES))}")
     expected = timedelta if left.startswith("timestamp") else int
     for name, by in (("lower, the least of within=,", lower), ("upper, the greatest of within=,", upper)):
         if by is not None and (not isinstance(by, expected) or isinstance(by, bool)):
