@@ -680,6 +680,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._reader = self._store.reader()
         stored = _index_of(self._reader)
         for known_as, handle in list(self._handles.items()):
+            if is_dead(handle):
+                continue  # Its deletion was interrupted.
             object_id = self._stored_id(handle, known_as, stored)
             if object_id is None:
                 self._kill(handle, refuse_unstored)

@@ -120,9 +120,9 @@ class ObjectSpace(ObjectFactory):
         self._will_change()
         with self.in_one_piece():
             self._forget_notes(name, may_count=may_be_table(*self._entries[object_id][1:]))
-            handle = self._handles.pop(object_id, None)
-            if handle is not None:
-                self._kill(handle, refuse_deleted)
+            if object_id in self._handles:  # It refuses work before the space forgets it: no rollback would find it.
+                self._kill(self._handles[object_id], refuse_deleted)
+                del self._handles[object_id]
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
 

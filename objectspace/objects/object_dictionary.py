@@ -333,8 +333,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         self._known[owned._id] = owned
 
     def _kill(self, member: PersistedObject) -> None:
-        self._known.pop(member._id, None)
         self._home.kill(member)
+        self._known.pop(member._id, None)
 
     def _shrink(self, *, gently: bool) -> None:
         if self._can_shrink(gently):

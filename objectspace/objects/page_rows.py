@@ -29,8 +29,10 @@ def rows_of(table: SlotTable) -> list[ItemRow]:
     ranks = table.ranks
     if ranks is not None and table.next_rank > table.rank_base:
         # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
-        table.next_rank = max(table.rank_base, max(map(ranks.__getitem__, table.edits), default=-1) + 1)
-        table.last_keys.forget()
+        free = max(table.rank_base, max(map(ranks.__getitem__, table.edits), default=-1) + 1)
+        if free != table.next_rank:
+            table.next_rank = free
+            table.last_keys.forget()
     table.new_prints = {}
     rows = _uniform_rows(table)
     if rows is None:

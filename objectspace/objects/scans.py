@@ -234,10 +234,10 @@ def _ranked_pages(begin: _Begin, only: str | None = None) -> Iterator[list[ReadR
     """
     table = begin.table
     price = 1 + table.count // limits.SCAN_SHARE
-    table.faults += price
+    table.scanned += price
     found = begin.reader.pages_by_rank(table.owner._id, reverse=begin.reverse, only=only)
     yield from _unless_changed(begin, found)
-    table.faults = max(0, table.faults - price)
+    table.scanned = max(0, table.scanned - price)
 
 
 def _unless_changed(begin: _Begin, pages: Iterator[list[T]]) -> Iterator[list[T]]:

@@ -16,6 +16,7 @@ from checkpoint.run import ItemRow
 from objectspace import codec, keys
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
+from objectspace.objects.ends import taken
 from objectspace.objects.keyed import KEY, KeyedObject
 from objectspace.objects.torn import undivided
 from objectspace.objects.variants import BY_NAME, is_cold, refuse_dead
@@ -360,7 +361,7 @@ class Set(MemberCodec, SetMethods[T]):
         """
         table = self._table
         if not table.complete:
-            return list(islice(self, table.fetched_at_once()))[::-1]
+            return taken(self, table.fetched_at_once())[::-1]
         if len(table.live) <= self._first_count:
             return list(reversed(table.live))
         some = list(islice(table.live, self._first_count))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count, filterfalse, repeat
+from itertools import count, filterfalse, islice, repeat
 from operator import is_, itemgetter
 from typing import Any, TypeVar
 
@@ -81,7 +81,9 @@ class SlotTable:
         self.drops = 0
         """How often clean slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
-        """How many slots were read one by one or by name, or cost as much: if they are many, the rest is read too."""
+        """How many slots were read one by one or by name: if they are many, the rest is read too."""
+        self.scanned = 0
+        """How many slots could have been read one by one for the scans that have ended before their end."""
         self.saves = 0
         """How often a page was turned or all memory dropped: an iteration that finds that ends with an error."""
         self.is_mixed = False
@@ -509,6 +511,7 @@ class SlotTable:
         else:
             self.saved_page = self.edits | self.gone
         self.prints.update(self.new_prints)
+        self.last_keys.page_turns(self)
         self.rank_base_before, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
@@ -652,7 +655,7 @@ class SlotTable:
         self.edits, self.gone, self.saved_page, self.prints = {}, {}, None, {}
         self.ranks = None if self.ranks is None else {}
         self.next_rank = self.rank_base = self.rank_base_before = next_rank
-        self.faults, self.places = 0, None
+        self.faults, self.scanned, self.places = 0, 0, None
         self.gaps.clear()
         self.last_keys.forget()
         self.saves += 1
@@ -745,10 +748,22 @@ class SlotTable:
 
     def load_if_worthwhile(self) -> bool:
         """Read all slots if those that were read one by one are a large part, and if all fit; return whether it did."""
-        is_worthwhile = not self.complete and self.faults * limits.PROMOTE_SHARE > self.count and self._fits()
+        if self.complete or (self.faults + self.scanned) * limits.PROMOTE_SHARE <= self.count:
+            return False
+        if self.scanned:
+            self._weigh_some()
+        is_worthwhile = self._fits()
         if is_worthwhile:
             self.owner._load_whole()
         return is_worthwhile
+
+    def _weigh_some(self) -> None:
+        """Have some slots weighed if none was: going through keys says nothing of their values."""
+        with self.owner._home.mutex:
+            if not self.owner._weighed[0]:
+                rows = self.owner._home.reader().rows(self.owner._id, page_rows=scans.FIRST_PAGE_ROWS)
+                sizes = [len(row[1] or "") for row in islice(rows, scans.FIRST_PAGE_ROWS)]
+                self.owner._weigh(len(sizes), sum(sizes))
 
     def _depth(self) -> int:
         """Return how many runs all slots are read from, while those that are named are mostly in the newest."""

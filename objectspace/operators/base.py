@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
 from types import FunctionType
 from typing import Any, ClassVar
@@ -231,13 +231,14 @@ def column_names(given: Sequence[str] | str) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
-def order_parts(given: Sequence[KeyPart] | str | None) -> list[KeyPart]:
+def order_parts(given: Iterable[KeyPart] | str | None) -> list[KeyPart]:
     """Return the parts of the order that a user gives: a string is one of them, and ``None`` stands for no order.
 
     Raises:
         SchemaError: these are no columns.
     """
-    parts = [given] if isinstance(given, str) else () if given is None else given
-    if not isinstance(parts, Sequence) or not all(isinstance(part, Sequence) for part in parts):
+    parts = given if isinstance(given, Iterable) and not isinstance(given, str) else [given] if given else []
+    found: list[Any] = list(parts)
+    if not all(isinstance(part, Sequence) for part in found):
         raise SchemaError(f"order_by= takes columns, as in ['mean desc']: found {given!r:.200}; compute others before")
-    return list(parts)
+    return found

@@ -354,7 +354,7 @@ class Stream:
             SchemaError: these are not names of columns, or the first is not one of times.
         """
         (column,) = names_of([column])
-        names = names_of([by])
+        names = names_of(by if isinstance(by, Iterable) and not isinstance(by, str) else [by])
         structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
         make = partial(SessionWindow, self.schema, column, gap, names)
         visible = (*self.columns, "session_start")

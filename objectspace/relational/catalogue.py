@@ -123,7 +123,7 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     with space.in_one_piece():
         for entries in catalogues if new_name not in space else ():
             entries.pop(new_name, None)  # An earlier version has renamed a table of this name without them.
-        space.rename(name, new_name)
+    space.rename(name, new_name)
 
 
 def find_record(space: ObjectSpace, name: str) -> TableRecord:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -151,3 +153,34 @@ def test_a_node_from_before_a_rollback_refuses_to_be_set_and_a_removed_one_does_
     node.value = 4
     space.checkpoint()
     assert list(PersistedObjectSpace(space.store).get("l")) == [9, 2, 3, 4]
+
+
+@pytest.mark.parametrize("killed", range(4))
+@pytest.mark.parametrize("of", [None, list])
+def test_a_deletion_that_was_interrupted_leaves_one_handle_that_works(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch, of: type | None, killed: int
+) -> None:
+    handle = space.create_dictionary("d", of=of) if of else space.create_dictionary("d")
+    handle.update({key: [key] for key in range(3)})
+    space.checkpoint()
+    kill, left = PersistedObjectSpace._kill, [killed]
+
+    def _kill(self: PersistedObjectSpace, *given: Any) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        kill(self, *given)
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr(PersistedObjectSpace, "_kill", _kill)
+        space.delete("d")
+    space.rollback()
+    found = space.get("d")
+    if found is not handle:
+        with pytest.raises(ObjectNotFoundError):
+            handle["x"] = [1]
+    found["y"] = [2]
+    space.checkpoint()
+    again = PersistedObjectSpace(space.store).get("d")
+    assert list(again) == list(found) == [0, 1, 2, "y"]
+    assert len(again) == 4

@@ -218,3 +218,50 @@ def test_the_first_element_is_the_first_one_whatever_came_and_went(ranked: Check
     assert elements.pop() == 3
     space.rollback(epoch=1)
     assert elements.pop() == 0
+
+
+@pytest.mark.parametrize("saves", [False, True])
+@pytest.mark.parametrize("name", ["ranked dictionary", "objects"])
+def test_what_is_put_at_the_end_and_taken_again_needs_no_sorting(
+    ranked: CheckpointStore, sorts: list[int], name: str, saves: bool
+) -> None:
+    space = PersistedObjectSpace(ranked, cache_slots=100)
+    dictionary, value = space.get(name), [1] if name == "objects" else 1
+    dictionary.popitem()
+    for turn in range(100):
+        for key in range(turn % 3 + 1):
+            dictionary["new", turn, key] = value
+        if saves:
+            space.checkpoint()
+        assert [dictionary.popitem()[0] for _ in range(turn % 3 + 1)] == [
+            ("new", turn, key) for key in reversed(range(turn % 3 + 1))
+        ]
+    assert dictionary.popitem()[0] == COUNT - 2
+    assert len(sorts) <= FEW_SORTS
+
+
+@pytest.mark.parametrize("look", [lambda d: next(iter(d)), lambda d: next(iter(d.items())), lambda d: d.popitem()])
+def test_large_values_are_not_taken_for_small_ones_after_a_look_at_an_end(
+    look: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    store, large = CheckpointStore(":memory:"), 40 * limits.SLOT_BYTES
+    space = PersistedObjectSpace(store)
+    space.create_dictionary("d").update((key, "x" * large) for key in range(COUNT))
+    space.checkpoint()
+    dictionary = PersistedObjectSpace(store, cache_slots=COUNT * 10).get("d")
+    for _ in range(10):
+        look(dictionary)
+    for key in range(COUNT // 2):
+        dictionary.get(key)
+    assert dictionary._held() * 40 <= COUNT * 10
+
+
+def test_long_keys_kept_for_the_next_calls_are_fewer(ranked: CheckpointStore) -> None:
+    space = PersistedObjectSpace(ranked)
+    space.create_set("long").update(f"{number:04}" + "x" * 40 * limits.SLOT_BYTES for number in range(COUNT))
+    space.checkpoint()
+    elements = PersistedObjectSpace(ranked, cache_slots=100).get("long")
+    assert elements.pop()[:4] == "0000"
+    assert len(elements._first) <= limits.FETCH_SLOTS // 40
+    assert [elements.pop()[:4] for _ in range(100)] == [f"{number:04}" for number in range(1, 101)]

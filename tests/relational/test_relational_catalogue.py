@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from objectspace import NameInUseError, ObjectNotFoundError, ObjectSpace
+from checkpoint import CheckpointStore
+from objectspace import NameInUseError, ObjectNotFoundError, ObjectSpace, PersistedObjectSpace
 from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import (
     Column,
@@ -284,3 +285,23 @@ def test_a_rollback_over_a_renaming_takes_the_handles_back() -> None:
     space.checkpoint(epoch=3)
     assert list(StateTable(space, "t").scan()) == [(1, 1, 1)]
     assert list(StateTable(space, "next").scan()) == list(handle.scan()) == [(1, "one"), (2, "two")]
+
+
+@pytest.mark.parametrize("rename", [rename_table, lambda space, *names: space.rename(*names)])
+def test_who_is_told_that_a_table_was_renamed_may_save_and_its_errors_leave_the_space_whole(rename: Any) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    table = StateTable(space, "t", ORDERS)
+    table.insert_row((1, 2, 3))
+    space.on_rename(lambda *_: space.checkpoint())
+    rename(space, "t", "u")
+    assert list(tables(PersistedObjectSpace(space.store))) == ["u"]
+
+    def _fail(*_: str) -> None:
+        raise LookupError("mine")
+
+    space.on_rename(_fail)
+    with pytest.raises(LookupError, match="mine"):
+        rename(space, "u", "v")
+    table.insert_row((2, 2, 3))
+    space.checkpoint()
+    assert (table.name, list(tables(PersistedObjectSpace(space.store)))) == ("v", ["v"])
