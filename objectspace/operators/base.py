@@ -237,8 +237,8 @@ def order_parts(given: Iterable[KeyPart] | str | None) -> list[KeyPart]:
     Raises:
         SchemaError: these are no columns.
     """
-    parts = given if isinstance(given, Iterable) and not isinstance(given, str) else [given] if given else []
-    found: list[Any] = list(parts)
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    found: list[Any] = [] if given is None else [given] if is_one else list(given)
     if not all(isinstance(part, Sequence) for part in found):
         raise SchemaError(f"order_by= takes columns, as in ['mean desc']: found {given!r:.200}; compute others before")
     return found

@@ -8,7 +8,6 @@ expression can take its place; a callable is identified by its code.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import methodcaller
 from typing import Any, Never
 
 from objectspace.operators import arrow_expressions
@@ -504,8 +503,7 @@ class _Chain(Expression):
         return given.parts if isinstance(given, _Chain) and given.word == self.word else [condition(given)]
 
     def _bound(self, schema: TableSchema) -> Bound:
-        # A comprehension would be one more frame for each level of what is nested.
-        bound = list(map(methodcaller("bind", schema), self.parts))
+        bound = [part.bind(schema) for part in self.parts]
         combined = _of_two if len(bound) == 2 else _of_many
         value = combined([one.value for one in bound], decides=self.word == "or")
         return Bound(DataType("bool"), any(one.nullable for one in bound), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -268,3 +269,19 @@ def test_a_side_that_an_operator_does_not_have_is_refused_by_its_name() -> None:
     join = opened(HashJoin(LEFT, RIGHT, ["k"], ["k"]))
     with pytest.raises(ValueError, match="HashJoin has no side 'input': expected 'left' or 'right'"):
         given(join, LEFT, ("+", (1, 7, 50)))
+
+
+GIVEN = {
+    "text": lambda: "carrier",
+    "list": lambda: ["carrier"],
+    "set": lambda: {"carrier"},
+    "keys": lambda: {"carrier": 1}.keys(),
+    "iterator": lambda: iter(["carrier"]),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_columns_may_be_given_as_anything_that_yields_names(given: Callable[[], Any]) -> None:
+    source = Pipeline().source("s", {"id": "int64", "carrier": "string"}, key=["id"])
+    assert source.sessions("id", 2, by=given()).columns == ("id", "carrier", "session_start")
+    assert AggCall("array_agg", "id", order_by=given()).order_by == ("carrier",)
