@@ -92,7 +92,8 @@ def _changes_of_shard(subject: Subject, chain: Chain, place: Place, last: int, *
         if is_whole:
             yield from _rows(subject, store, place)
         for accepted in runs:
-            schema = _schema_in(subject, store, None)
+            # Not that of the newest state: the cache may be ahead, by what another reader or an attempt has folded in.
+            schema = _schema_before(subject, store, accepted.epoch)
             # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
             fold(store, plan.location, [accepted])
             yield from _changes_at(subject, store, place._replace(epoch=accepted.epoch), schema)
@@ -153,6 +154,12 @@ def _left(subject: Subject, store: CheckpointStore, place: Place, columns: FeedC
     found = columns.found_in(StorageTable(store, name, None, at).schema, None, place, what)
     table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
     yield from columns.batches(found, place.epoch, (("-", row) for row in table.scan()), what)
+
+
+def _schema_before(subject: Subject, store: CheckpointStore, epoch: int) -> TableSchema | None:
+    """Return the schema that the table had in a store just before an epoch, ``None`` if it was not there."""
+    number = store.number_up_to(epoch - 1)
+    return _schema_in(subject, store, store.epoch_of(number)) if number else None
 
 
 def _schema_in(subject: Subject, store: CheckpointStore, at: int | None) -> TableSchema | None:

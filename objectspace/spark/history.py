@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,12 +44,14 @@ class History:
         oldest: the oldest epoch from which on all can be read.
         newest: the newest epoch, 0 if there is none.
         mark_of: returns the mark of an epoch from the oldest to the newest.
+        epochs: those that there are, in order.
     """
 
     place: str
     oldest: int
     newest: int
     mark_of: Callable[[int], str]
+    epochs: Sequence[int]
 
     @classmethod
     def of_space(cls, chain: Chain) -> Self:
@@ -57,8 +60,8 @@ class History:
         Its marks say who published an epoch. A fork keeps that, so a feed may continue from a fork that replaces the
         space, as long as it has read no epoch that the fork lacks.
         """
-        place = f"space at {chain.location.url}"
-        return cls(place, chain.first_epoch, chain.epoch, lambda epoch: chain.manifest(epoch).publisher)
+        place, epochs = f"space at {chain.location.url}", range(chain.first_epoch, chain.epoch + 1)
+        return cls(place, chain.first_epoch, chain.epoch, lambda epoch: chain.manifest(epoch).publisher, epochs)
 
     @classmethod
     def of_file(cls, path: str) -> Self:
@@ -77,7 +80,12 @@ class History:
             last = [record for record in kept if record.epoch <= epoch][-1]
             return hashlib.blake2b(f"{last.epoch} {last.time} {last.digest}".encode(), digest_size=16).hexdigest()
 
-        return cls(f"store {store.path}", oldest, newest, mark_of)
+        return cls(f"store {store.path}", oldest, newest, mark_of, [record.epoch for record in kept])
+
+    def further(self, epoch: int, most: int) -> int:
+        """Return the epoch that comes so many after another one, or the newest; those of a store file have gaps."""
+        place = bisect_right(self.epochs, epoch) + most
+        return self.epochs[place - 1] if place <= len(self.epochs) else self.newest
 
     def seen(self, epoch: int) -> Seen:
         """Return an epoch with its mark; of one that is no longer kept nothing is known.

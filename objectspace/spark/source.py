@@ -233,7 +233,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen, history = Seen.of(start), self._subject.history()
         history.require(seen)
         newest = history.newest if self._until is None else min(history.newest, self._until)
-        last = min(newest, max(seen.epoch, history.oldest - 1) + self._most)
+        last = min(newest, history.further(seen.epoch, self._most))
         return history.seen(last).offset() if last > seen.epoch else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -58,6 +58,7 @@ class Subject:
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
         mark: what tells the epoch from one of another history; empty if it was not looked at.
         fed: of a change feed, the columns as the table had them at the start of the feed.
+        stored: of a change feed, the whole name that its table had at the start of the feed, if it was there.
         together: the schema that all shards can be read with; if it is ``None``, it is looked up when one lacks a
             column.
     """
@@ -72,6 +73,7 @@ class Subject:
     mark: str = ""
     fed: FeedColumns | None = field(default=None, compare=False)
     together: TableSchema | None = field(default=None, compare=False)
+    stored: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -155,7 +157,7 @@ class Subject:
             ObjectSpaceError: as ``schema``, or a column has the name of one that changes have.
         """
         found = self.schema()
-        if taken := [name for name in found.names if name in FEED.names]:
+        if taken := [name for name in found.names if name.lower() in FEED.names]:  # As Spark compares them.
             raise ObjectSpaceError(
                 f"table {self.name!r} has a column {taken[0]!r}, a name that changes use for one of their own: choose"
                 " others with the option columns"
@@ -183,7 +185,10 @@ class Subject:
         schema = self._united(schemas)
         self._columns_of(schema)
         columns = tuple(schema.column(name) for name in self.columns or schema.names)
-        return replace(self, fed=FeedColumns(columns, epoch, schemas))
+        # Another table may come to have the very name that was asked for.
+        there = (self.table_in(space) for space in replace(self, epoch=epoch)._spaces())
+        stored = next(filter(None, there), None)
+        return replace(self, fed=FeedColumns(columns, epoch, schemas), stored=stored)
 
     def table_schema(self) -> TableSchema:
         """Return the schema that the table can be read with in all shards, which may have evolved apart.
@@ -231,7 +236,10 @@ class Subject:
         Raises:
             ObjectSpaceError: there are several.
         """
-        return self._found_in(tables(space), f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
+        there = tables(space)
+        if self.stored is not None and self.stored in there:
+            return self.stored
+        return self._found_in(there, f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
 
     def object_in(self, space: PersistedObjectSpace) -> str | None:
         """Return the stored name of the object: its own, or the one that it has under the name of an operator.
@@ -357,9 +365,9 @@ class Subject:
 
     def _operator_named(self, operators: Sequence[str]) -> str:
         """Return the operator that the name itself tells, or the name: a whole one begins with it, a result has its."""
-        first, _, rest = self.name.partition("/")
-        is_scope = self.kind == "kvt" and not rest.startswith("kvt/")
-        return first if first in operators and not is_scope else self.name
+        middle = "/kvt/" if self.kind == "kvt" else "/"
+        named = [one for one in operators if f"{self.name}/".startswith(one + middle)]
+        return max(named, key=len, default=self.name)
 
 
 _MOST_NAMED = 20

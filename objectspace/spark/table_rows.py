@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import islice
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +15,8 @@ from objectspace.relational import Column, RowError, StorageTable
 from objectspace.relational.arrow import array_of, schema_of
 from objectspace.relational.memtable import Operation
 from objectspace.relational.schema import Row
-from objectspace.relational.values import BadValue, checker
+from objectspace.relational.types import INTEGERS
+from objectspace.relational.values import BadValue, checker, nearest_float32
 from objectspace.spark.contents import BATCH_ROWS
 from objectspace.spark.pushdown import Bounds
 
@@ -78,12 +81,25 @@ def _array(values: Sequence[Any], column: Column, there: Column, what: str) -> p
         return array_of(values, column)
     check = checker(column.type)
     try:
-        return array_of([None if value is None else check(value) for value in values], column)
+        return array_of([None if value is None else check(_narrowed(value, column)) for value in values], column)
     except (BadValue, RowError) as error:
         raise ObjectSpaceError(
             f"{what}: column {column.name!r} is {there.type} now, and the feed began with {column.type}, which does not"
             f" hold this value: start another one, with a new load(), or a schema, which has that type; {error}"
         ) from None
+
+
+def _narrowed(value: Any, column: Column) -> Any:
+    """Return a value of a wider type in the form of a narrower one that holds it; others as they are.
+
+    Raises:
+        BadValue: it would be rounded.
+    """
+    if column.type.kind in INTEGERS and isinstance(value, float | Decimal) and isfinite(value) and value % 1 == 0:
+        return int(value)
+    if column.type.kind == "float32" and isfinite(value) and nearest_float32(value) != value:
+        raise BadValue(f"expected a number of 32 bits, found {value}")
+    return value
 
 
 def _arrays(table: StorageTable, rows: Sequence[Row]) -> list[pa.Array]:

@@ -112,6 +112,10 @@ class Target:
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
         if missing:
             raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
+        if options["table"].startswith("$"):
+            raise ObjectSpaceError(
+                f"the option table is {options['table']!r}: such names belong to the library: choose one without '$'"
+            )
         shards, epochs = number_of(options, "shards"), number_of(options, "retainEpochs") or Retention.epochs
         return cls(
             absolute(options["path"]),

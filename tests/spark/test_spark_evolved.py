@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -327,11 +328,37 @@ def test_a_column_that_a_shard_adds_later_with_another_default_ends_a_feed(space
     space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
     before = space.feed()
     space.epoch(None, put(KEYS[1][1], 4, 40, change=adding("b", 8)))
-    with pytest.raises(
-        ObjectSpaceError, match=r"column 'b' with the default 8 now, .* without it with 7: start another"
-    ):
-        before(2, 3)
+    for _ in range(2):  # The first attempt leaves a cache that is ahead.
+        with pytest.raises(
+            ObjectSpaceError, match=r"column 'b' with the default 8 now, .* without it with 7: start another"
+        ):
+            before(2, 3)
     assert adds_up(space, 3)
+
+
+def test_a_feed_is_not_misled_by_what_another_one_has_read_ahead(space: Space) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
+    before, other = space.feed(), space.feed(columns="k,a")
+    space.epoch(None, put(KEYS[1][1], 4, 40, change=adding("b")))
+    space.epoch(None, put(KEYS[1][2], 5, 50, change=renaming("b", "z")))
+    assert [row[2] for row in other(2, 4)] == [KEYS[1][1], KEYS[1][2]]
+    assert before(2, 3) == [("+", 3, KEYS[1][1], 4, 40)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_held"),
+    [("int64", 2**40, False), ("float64", 2.0, True), ("float64", 2.5, False), ("decimal", Decimal(2), True)],
+)
+def test_a_feed_that_began_before_a_column_was_widened_gives_what_its_type_holds(
+    space: Space, kind: str, value: Any, is_held: bool
+) -> None:
+    before = space.feed()
+    space.epoch(None, put(KEYS[1][1], value, change=widening("a", kind)))
+    if is_held:
+        assert before(1, 2) == [("+", 2, KEYS[1][1], 2)]
+    else:
+        with pytest.raises(ObjectSpaceError, match=f"column 'a' is {kind} now, and the feed began with int32, which"):
+            before(1, 2)
 
 
 def test_another_column_that_a_shard_renames_later_ends_a_feed(space: Space) -> None:
@@ -492,3 +519,19 @@ def test_a_shard_without_rows_needs_no_watermark(tmp_path: Path) -> None:
     space.epoch(timed((KEYS[0][0], 50), watermark=10), timed())
     space.rescale(1)
     assert space.read()[1] == [(KEYS[0][0], 50)]
+
+
+@pytest.mark.parametrize("table", ["a", "a/table", "a/b", "a/b/table"])
+def test_an_operator_whose_name_begins_with_that_of_another_one_is_found(tmp_path: Path, table: str) -> None:
+    operators = ["a", "a/b"]
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    plan = chain.begin(SourcePosition("q", 0), operators, cache=str(tmp_path / "cache"))
+    assert plan is not None
+    saved = {}
+    for name in operators:
+        with open_shard(plan.operators[name], 0) as space:
+            StateTable(space, f"{name}/table", FIRST).insert_row((name, 1))
+            saved[name] = [save_shard(plan.operators[name], space, 0)]
+    chain.publish(plan, saved)
+    source = ObjectSpaceSource({"path": str(tmp_path / "space"), "table": table})
+    assert rows_of(source.reader(source.schema())) == [(table.removesuffix("/table"), 1)]

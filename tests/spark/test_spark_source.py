@@ -29,7 +29,7 @@ from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
 from objectspace.spark.change_feed import changes
 from objectspace.spark.key_values import key_value_tables
-from objectspace.spark.source import ObjectSpaceSource, SpaceReader
+from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
@@ -381,6 +381,42 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
     found = [tuple(row.values()) for batch in changes(subject, 0, Span(1, 10, 1)) for row in batch.to_pylist()]
     assert found == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+
+
+def test_a_trigger_takes_so_many_epochs_of_a_file_whatever_gaps_they_have(tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        StateTable(space, "t", SCHEMA)
+        for epoch in (7, 10, 1_000_000, 1_000_001, 10**12):
+            space.checkpoint(epoch=epoch)
+    reader = ChangeReader(Subject.of({"path": str(tmp_path / "state.db"), "table": "t"}), StructType(), 2)
+    offsets = [reader.initialOffset()]
+    while (following := reader.latestOffset(offsets[-1], None)) != offsets[-1]:
+        offsets.append(following)
+    assert [offset["epoch"] for offset in offsets] == [0, 10, 1_000_001, 10**12]
+
+
+def test_a_feed_stays_with_its_table_when_another_one_gets_the_name_that_was_asked_for(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path / "state.db"), "table": "t", "changes": "true"}
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "p/t/table", SCHEMA)
+        space.checkpoint()
+        source = ObjectSpaceSource(options)
+        reader = source.streamReader(source.schema())
+        StateTable(space, "t", SCHEMA).insert_row(("other", 1))
+        table.insert_row(("k", 2))
+        space.checkpoint()
+        parts = reader.partitions({"epoch": 1}, {"epoch": 2})
+        rows = [tuple(row.values()) for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert rows == [("+", 2, "k", 2)]
+
+
+def test_a_column_that_spark_takes_for_one_of_the_feed_is_refused(tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        StateTable(space, "t", TableSchema([Column("k", "string"), Column("Epoch", "int64")], ["k"]))
+        space.checkpoint()
+    source = ObjectSpaceSource({"path": str(tmp_path / "state.db"), "table": "t", "changes": "true"})
+    with pytest.raises(ObjectSpaceError, match="has a column 'Epoch', a name that changes use for one of their own"):
+        source.schema()
 
 
 def test_a_feed_finds_the_columns_of_a_schema_of_its_own_by_their_names(spark: SparkSession, location: str) -> None:

@@ -312,3 +312,8 @@ def test_the_row_with_the_greatest_version_stays(tmp_path: Path, monkeypatch: py
         assert list(StorageTable(store, "t/table").scan()) == [("a", 10, 2), ("b", 0, 1), ("c", 1, 1)]
     with pytest.raises(ObjectSpaceError, match="option version is 'op': expected some of the columns k, at, v"):
         TableWriter(Target.of({**options, "key": "k", "op": "op", "version": "op"}), rows)
+
+
+def test_a_table_has_no_name_that_belongs_to_the_library(tmp_path: Path) -> None:
+    with pytest.raises(ObjectSpaceError, match=r"the option table is '\$x': such names belong to the library"):
+        Target.of({"path": str(tmp_path / "space"), "table": "$x", "key": "k"})
