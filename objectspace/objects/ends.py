@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class LastKeys:
     """Some of the keys that were inserted last: for each of them alone, the store would have to sort all.
 
-    Ranks only grow, so what is inserted comes after these keys, whatever is removed. They must be forgotten when ranks
-    are given again: after a rollback, or if a save finds that nothing has the newest ones.
+    Ranks only grow, so what is inserted comes after these keys, whatever is removed. They must be forgotten after a
+    rollback, when ranks are given again, and told if a save finds that nothing has the newest ones.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class LastKeys:
     def newest(self, table: SlotTable) -> Any:
         """Return the last key of a table, :data:`ABSENT` if it is empty.
 
-        Time: O(n) for some hundred keys, then O(1) for each of them, or one lookup in the store; O(slots changed since
-        the save) where keys were inserted meanwhile.
+        Time: O(n) for some hundred keys, then O(1) for each of them, or one lookup in the store; at most O(slots
+        changed since the save) where keys were inserted meanwhile.
         """
         with table.owner._home.mutex:
             if table.complete:
@@ -49,6 +49,10 @@ class LastKeys:
         if self._next_rank >= 0:
             self._add_inserted(table)
 
+    def ranks_are_free(self, rank: int) -> None:
+        """Note that nothing has a rank from this one on, so that these ranks are given again."""
+        self._next_rank = min(self._next_rank, rank)
+
     def _add_inserted(self, table: SlotTable) -> None:
         """Add the keys that were inserted since the last time."""
         if self._next_rank == table.next_rank:
@@ -57,7 +61,12 @@ class LastKeys:
             self._keys = []  # Between them and what was inserted since the last save there may be others.
         first, ranks = max(self._next_rank, table.rank_base), table.ranks
         assert ranks is not None
-        new = {key: rank for key in table.edits if (rank := ranks.get(key, -1)) >= first}
+        new: dict[Any, int] = {}
+        for key in reversed(table.edits):
+            if (rank := ranks.get(key, -1)) >= first:
+                new[key] = rank
+                if len(new) == table.next_rank - first:
+                    break  # There are no more ranks than that.
         self._keys += sorted(new, key=new.__getitem__)
         self._next_rank = table.next_rank
 

@@ -32,7 +32,7 @@ def rows_of(table: SlotTable) -> list[ItemRow]:
         free = max(table.rank_base, max(map(ranks.__getitem__, table.edits), default=-1) + 1)
         if free != table.next_rank:
             table.next_rank = free
-            table.last_keys.forget()
+            table.last_keys.ranks_are_free(free)
     table.new_prints = {}
     rows = _uniform_rows(table)
     if rows is None:

@@ -762,7 +762,8 @@ class SlotTable:
         with self.owner._home.mutex:
             if not self.owner._weighed[0]:
                 rows = self.owner._home.reader().rows(self.owner._id, page_rows=scans.FIRST_PAGE_ROWS)
-                sizes = [len(row[1] or "") for row in islice(rows, scans.FIRST_PAGE_ROWS)]
+                values = (row[1] for row in rows if row[1] is not None)
+                sizes = [len(value) for value in islice(values, scans.FIRST_PAGE_ROWS)]
                 self.owner._weigh(len(sizes), sum(sizes))
 
     def _depth(self) -> int:
