@@ -88,7 +88,7 @@ def test_a_running_aggregate_of_another_key_or_other_measures_is_refused(
     wide = RunningAggregate("totals", ("key", "other"), TOTALS.measures)
     assert epoch(totals_operator(), 0) is not None
     for changed in (Operator("totals", ("key",), more), Operator("totals", ("key",), wide)):
-        with pytest.raises(ObjectSpaceError, match=r"operator totals: its state is that of RunningAggregate.*go back"):
+        with pytest.raises(ObjectSpaceError, match=r"epoch 2: its state is that of RunningAggregate.*go back"):
             epoch(changed, 1)
     assert epoch(totals_operator(), 1) is not None
 
