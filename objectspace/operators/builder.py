@@ -589,6 +589,7 @@ class Grouped:
         """
         if self._on_close:
             raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")
+        # Elsewhere None stands for no order; here it is refused like anything else that is no column.
         order = order_parts([None] if order_by is None else order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"
