@@ -168,8 +168,8 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
     def irange(
         self,
-        lower: K | None = None,
-        upper: K | None = None,
+        lo: K | None = None,
+        hi: K | None = None,
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[K]:
@@ -177,12 +177,12 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) for the first key, then O(1) per key.
         """
-        return self._keys(lower, upper, inclusive, reverse=reverse)
+        return self._keys(lo, hi, inclusive, reverse=reverse)
 
     def items_between(
         self,
-        lower: K | None = None,
-        upper: K | None = None,
+        lo: K | None = None,
+        hi: K | None = None,
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[tuple[K, V]]:
@@ -190,12 +190,12 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) for the first item, then O(1) per item.
         """
-        return self._pairs(lower, upper, inclusive, reverse=reverse)
+        return self._pairs(lo, hi, inclusive, reverse=reverse)
 
     def pages_between(
         self,
-        lower: K | None = None,
-        upper: K | None = None,
+        lo: K | None = None,
+        hi: K | None = None,
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[list[tuple[K, V]]]:
@@ -212,7 +212,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Time: O(log n) for the first list, then O(1) per item; less per item than one by one if the dictionary is not in
         memory.
         """
-        return self._pages(lower, upper, inclusive, reverse=reverse)
+        return self._pages(lo, hi, inclusive, reverse=reverse)
 
     def peekitem(self, index: int = -1) -> tuple[K, V]:
         """Return the item at an index in key order, the last one by default.

@@ -119,8 +119,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
     def irange(
         self,
-        lower: T | None = None,
-        upper: T | None = None,
+        lo: T | None = None,
+        hi: T | None = None,
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[T]:
@@ -128,15 +128,15 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n) for the first element, then O(1) per element.
         """
-        return self._keys(lower, upper, inclusive, reverse=reverse)
+        return self._keys(lo, hi, inclusive, reverse=reverse)
 
-    def view_between(self, lower: T, upper: T) -> SortedSetView[T]:
+    def view_between(self, lo: T, hi: T) -> SortedSetView[T]:
         """Return a live, writable view of the elements between two bounds, both included.
 
         Raises:
             ValueError: the bounds are the wrong way round.
         """
-        return SortedSetView(self, lower, upper)
+        return SortedSetView(self, lo, hi)
 
     def __contains__(self, value: object) -> bool:
         try:
@@ -242,29 +242,29 @@ class SortedSetView(SetMethods[T]):
         """Return the greatest element; raise EmptyError if there is none. Time: O(log n)."""
         return _first(reversed(self), self._source)
 
-    def view_between(self, lower: T, upper: T) -> SortedSetView[T]:
+    def view_between(self, lo: T, hi: T) -> SortedSetView[T]:
         """Return a view of a part of this view.
 
         Raises:
             ValueError: the bounds are the wrong way round, or outside this view.
         """
-        keys.refuse_nan((lower, upper))
-        if not (self._covers(lower) and self._covers(upper)):
+        keys.refuse_nan((lo, hi))
+        if not (self._covers(lo) and self._covers(hi)):
             bounds = f"{shown(self._lower)} to {shown(self._upper)}"
-            raise ValueError(f"{shown(lower)} to {shown(upper)} is outside this view, {bounds}")
-        return SortedSetView(self._source, lower, upper)
+            raise ValueError(f"{shown(lo)} to {shown(hi)} is outside this view, {bounds}")
+        return SortedSetView(self._source, lo, hi)
 
     def irange(
         self,
-        lower: T | None = None,
-        upper: T | None = None,
+        lo: T | None = None,
+        hi: T | None = None,
         inclusive: tuple[bool, bool] = (True, True),
         reverse: bool = False,
     ) -> Iterator[T]:
         """Yield the elements between two bounds in order, as far as they are in this view; ``None`` means no bound."""
-        is_lower_ours = lower is None or lower < self._lower  # type: ignore[operator]
-        is_upper_ours = upper is None or upper > self._upper  # type: ignore[operator]
-        start, stop = self._lower if is_lower_ours else lower, self._upper if is_upper_ours else upper
+        is_lower_ours = lo is None or lo < self._lower  # type: ignore[operator]
+        is_upper_ours = hi is None or hi > self._upper  # type: ignore[operator]
+        start, stop = self._lower if is_lower_ours else lo, self._upper if is_upper_ours else hi
         if stop < start:  # type: ignore[operator]
             return iter(())
         return self._source.irange(start, stop, (is_lower_ours or inclusive[0], is_upper_ours or inclusive[1]), reverse)

@@ -125,6 +125,15 @@ def test_a_sparse_array_that_shrinks_while_it_is_iterated_says_so(
             del found[39 - index]
 
 
+def test_the_bounds_of_a_range_may_be_given_by_name(space: PersistedObjectSpace) -> None:
+    found, items = space.get_sorted_set("sorted_set"), space.get_sorted_dictionary("sorted_dictionary")
+    assert list(found.irange(lo=2)) == list(items.irange(lo=2)) == [2, 3]
+    assert list(found.view_between(lo=1, hi=2).irange(hi=1, inclusive=(True, True), reverse=True)) == [1]
+    assert (
+        list(items.items_between(hi=1)) == [pair for page in items.pages_between(hi=1) for pair in page] == [(1, "a")]
+    )
+
+
 def test_a_view_of_a_range_pops_as_its_set_does() -> None:
     found = VolatileObjectSpace().create_sorted_set("s")
     found.update(range(1, 9))
