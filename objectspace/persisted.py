@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,9 +25,11 @@ from checkpoint import (
 )
 from checkpoint.process import collecting_seldom
 from objectspace.errors import CheckpointProtocolError
+from objectspace.flight import Flight, current_task
+from objectspace.held_slots import HeldSlots
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import CUT, under_way
-from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
+from objectspace.objects.variants import BY_NAME, is_cold, is_dead, refuse_dead
 from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
 
 FORMER_IDS = 64
@@ -81,11 +81,9 @@ class PersistedObjectSpace(ObjectSpace):
         self._owns_store = False
         self._read_only = _at is not None or store.read_only
         self._dirty: dict[int, PersistedObject] = {}
-        self._held: OrderedDict[int, int] = OrderedDict()
-        self._held_total = 0
-        self._room = cache_slots
+        self._held = HeldSlots(cache_slots)
         self._index_dirty: set[int] = set()
-        self._flight: _Flight | None = None
+        self._flight: Flight | None = None
         self._is_settled_early = False
         """Whether a save that was refused has found the one before it durable, which was not acknowledged yet."""
         self._owed: WeakSet[Any] = WeakSet()
@@ -169,7 +167,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._dirty, self._index_dirty = {}, set()
         else:
             self._keep_later(noted, index)
-        self._flight, self._is_settled_early = _Flight(writer, saved, index, started), False
+        self._flight, self._is_settled_early = Flight(writer, saved, index, started), False
         if self._flight.task is not None:
             self._owed.discard(self._flight.task)
         self._is_torn = False
@@ -203,7 +201,7 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._usable()
         self._refuse_amid_edit("an acknowledgement")
-        flight, task = self._flight, _current_task()
+        flight, task = self._flight, current_task()
         if task is not None and task in self._owed:
             self._owed.discard(task)
         elif flight is not None and flight.writer.is_newest_in(self._store, self._reader):
@@ -213,7 +211,7 @@ class PersistedObjectSpace(ObjectSpace):
         else:
             raise self._not_saved(flight)
 
-    def _not_saved(self, flight: _Flight | None) -> CheckpointProtocolError:
+    def _not_saved(self, flight: Flight | None) -> CheckpointProtocolError:
         if flight is None:
             return CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
@@ -376,7 +374,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
         super()._kill(handle, refusal)
         self.account(handle, 0)
-        self._held_total -= self._held.pop(handle._id, 0)
+        self._held.drop(handle._id)
 
     def check_mutations(self) -> list[tuple[str, Any]]:
         """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
@@ -394,12 +392,11 @@ class PersistedObjectSpace(ObjectSpace):
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         with self.in_one_piece():
             self._dirty.pop(target._id, None)
-            held = self._held.pop(target._id, None)
+            held = self._held.take_out(target._id)
             if target._id in self._stored_index or (self._flight is not None and target._id in self._flight.index):
                 target._former = (*target._former, target._id)[-FORMER_IDS:]
             super().renumber(target)
-            if held is not None:
-                self._held[target._id] = held
+            self._held.put_back(target._id, held)
             self.touch(target)
 
     def account(self, target: PersistedObject, slots: int | None = None) -> None:
@@ -411,17 +408,12 @@ class PersistedObjectSpace(ObjectSpace):
             target: the object.
             slots: how many slots to note instead.
         """
-        root = target if target._owner is None else target._owner
         with self.mutex:
-            slots = target._held() * target._weight if slots is None else slots
-            more = slots - target._accounted
-            held, total = self._held.get(root._id, 0) + more, self._held_total + more
-            target._accounted, self._held[root._id], self._held_total = slots, held, total
-            self._held.move_to_end(root._id)
+            self._held.note(target, target._held() * target._weight if slots is None else slots)
 
     def make_room(self) -> None:
         """Drop clean slots if too many are in memory: those that no caller can be in the middle of using."""
-        if self._held_total > self._room:
+        if self._held.is_crowded:
             self._evict(gently=True)
 
     def _check(self) -> None:
@@ -430,7 +422,7 @@ class PersistedObjectSpace(ObjectSpace):
         assert self._entries.keys() == set(self._ids.values())
         assert self._handles.keys() <= self._entries.keys()
         assert all(object_id < self._next_id for object_id in self._entries)
-        assert self._held_total == sum(self._held.values()), (self._held_total, self._held)
+        self._held.check()
         assert all(target._id == object_id and not is_dead(target) for object_id, target in self._dirty.items())
         for handle in self._all_handles():
             handle._check()
@@ -558,7 +550,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._settle(durable)
             # The save that asks may yet be refused, and then the acknowledgement of this one is still to come.
             self._is_settled_early = durable
-            if durable and flight.task is not None and flight.task is not _current_task():
+            if durable and flight.task is not None and flight.task is not current_task():
                 # That task hears of its commit only later, as behind asyncio.shield() and asyncio.wait_for().
                 self._owed.add(flight.task)
 
@@ -571,7 +563,7 @@ class PersistedObjectSpace(ObjectSpace):
         with self.mutex:  # Another thread that reads meanwhile takes what it brings into memory for clean.
             self._settle_as_read_by(reader, flight, durable)
 
-    def _settle_as_read_by(self, reader: Reader, flight: _Flight, durable: bool) -> None:
+    def _settle_as_read_by(self, reader: Reader, flight: Flight, durable: bool) -> None:
         self._note_what_is_stored(flight, durable)
         self._is_torn, self._flight = True, None
         for target in flight.objects:
@@ -586,13 +578,13 @@ class PersistedObjectSpace(ObjectSpace):
                 target = flight.objects.pop()
                 if not is_dead(target):
                     self.account(target)
-            if self._held_total > self.cache_slots:
+            if self._held.total > self.cache_slots:
                 self._evict(gently=False)
         else:
             self._index_dirty |= flight.index.keys()
         self._is_torn = False
 
-    def _note_what_is_stored(self, flight: _Flight, durable: bool) -> None:
+    def _note_what_is_stored(self, flight: Flight, durable: bool) -> None:
         """Note which objects are stored, now that it is known how a save has ended; it may be noted twice."""
         for object_id, entry in flight.index.items() if durable else ():
             if entry is None:
@@ -645,32 +637,8 @@ class PersistedObjectSpace(ObjectSpace):
         )
 
     def _evict(self, *, gently: bool) -> None:
-        """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free."""
-        goal = self.cache_slots - self.cache_slots // 4
         with self.mutex:
-            for object_id in list(self._held):
-                is_idle = object_id in self._handles and object_id not in self._dirty
-                if is_idle and not is_known_elsewhere(self._handles, object_id):
-                    del self._handles[object_id]
-                if object_id in self._handles:
-                    self._handles[object_id]._shrink(gently=gently)
-                    self._recount(self._handles[object_id])
-                else:
-                    self._held_total -= self._held.pop(object_id)
-                if self._held_total <= goal:
-                    break
-            # If the rest is dirty or in use, look again only when there is a good deal more.
-            self._room = max(self.cache_slots, self._held_total + self.cache_slots // 4)
-
-    def _recount(self, handle: PersistedObject) -> None:
-        """Recount the slots of an object and of those it owns; some of them may have left memory."""
-        held = 0
-        for counted in (handle, *handle._owned()):
-            counted._accounted = counted._held() * counted._weight
-            held += counted._accounted
-        total = self._held_total + held - self._held.get(handle._id, 0)
-        self._held[handle._id], self._held_total = held, total
-        self._held.move_to_end(handle._id)
+            self._held.shrink(self._handles, self._dirty, self.cache_slots, gently=gently)
 
     def _drop_edits(self) -> None:
         """Take all objects back to what is stored; the space is torn until layers above have followed."""
@@ -692,7 +660,7 @@ class PersistedObjectSpace(ObjectSpace):
             handle._accounted = 0
             handle._rename(stored[object_id][0])
             known[object_id] = handle
-        self._held, self._held_total = OrderedDict(), 0
+        self._held.clear()
         self._take_over(self._reader, stored, known)
 
     def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:
@@ -714,37 +682,6 @@ class PersistedObjectSpace(ObjectSpace):
         handle = self._handles.get(object_id)
         if handle is not None and handle._fresh:
             self._dirty[object_id] = handle
-
-
-class _Flight:
-    """One save on its way to the store."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        objects: list[PersistedObject],
-        index: dict[int, IndexEntry | None],
-        started: float,
-    ) -> None:
-        self.objects, self.index, self.started = objects, index, started
-        self.writer, self.task = writer, _current_task()
-
-    def is_pending(self) -> bool:
-        """Return whether the writer may still commit."""
-        return self.writer.state is WriterState.OPEN
-
-    def is_abandoned(self) -> bool:
-        """Return whether nobody is left waiting for the commit: the caller has dropped it, or the writer."""
-        writer = self.writer
-        return self.is_pending() and (sys.getrefcount(writer) <= BY_NAME + 1 or writer.is_let_go())
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    """Return the task of asyncio that this runs in, if it does in one."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
 
 
 def _can_slip(target: PersistedObject) -> bool:

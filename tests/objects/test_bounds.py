@@ -102,7 +102,7 @@ def test_memory_stays_within_the_budget(store: CheckpointStore, use: Callable[[A
     use(space)
     space._check()
     assert held(space) <= BUDGET + 1
-    assert held(space) <= space._held_total
+    assert held(space) <= space._held.total
 
 
 def test_opening_reads_no_slot(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
