@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import re
 import sqlite3
@@ -43,6 +44,13 @@ def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monk
     with sqlite3.connect("state.db") as connection:
         shown = connection.execute("SELECT slot, value FROM current_item WHERE name = 'events'").fetchall()
     assert shown == [(0, '"c"'), (1, '"b"'), (2, '"a"')]
+
+
+def test_the_errors_of_their_page_are_raised_as_it_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrapped = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testfile(str(ROOT / "docs" / "errors.md"), module_relative=False, optionflags=wrapped)
+    assert (found.failed, found.attempted) == (0, 48)
 
 
 def test_the_commands_of_the_readme_exist() -> None:

@@ -105,8 +105,9 @@ class KeyValueTableManager:
             if entry is None:
                 return False
             if tables := self._catalogue.tables(scope):
+                held = f"{len(tables)} tables, {tables[0]!r} first: delete them"
                 raise ScopeNotEmptyError(
-                    f"scope {scope!r} holds {len(tables)} tables, {tables[0]!r} first: delete them"
+                    f"scope {scope!r} holds " + (held if len(tables) > 1 else f"1 table, {tables[0]!r}: delete it")
                 )
             self._set(path, None, entry)
         return True
