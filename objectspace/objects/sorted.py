@@ -15,6 +15,7 @@ from sortedcontainers import SortedKeyList, SortedList
 from checkpoint.process import collecting_seldom
 from checkpoint.run import Slot
 from objectspace import keys
+from objectspace.errors import shown
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
@@ -262,7 +263,7 @@ class SortedObject(KeyedObject):
         Raises:
             RuntimeError: keys came or went since the last one.
         """
-        _refuse_nan(lower, upper)
+        self._check_range(lower, upper, inclusive)
         if (order := self._order_in_memory()) is None:
             start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
             found = scans.keys_between(self._table, start, stop, reverse=reverse)
@@ -286,7 +287,7 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
-        _refuse_nan(lower, upper)
+        self._check_range(lower, upper, inclusive)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.
@@ -304,7 +305,7 @@ class SortedObject(KeyedObject):
         self, lower: Any, upper: Any, inclusive: tuple[bool, bool], *, reverse: bool
     ) -> Iterator[list[tuple[Any, Any]]]:
         """Yield (key, value) between two bounds in order, in lists that grow."""
-        _refuse_nan(lower, upper)
+        self._check_range(lower, upper, inclusive)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.
@@ -337,6 +338,15 @@ class SortedObject(KeyedObject):
         is_near_end = place > len(self._table) // 2
         steps = len(self._table) - 1 - place if is_near_end else place
         return next(islice(walk(reverse=is_near_end), steps, None))
+
+    def _check_range(self, lower: Any, upper: Any, inclusive: Any) -> None:
+        """Refuse bounds that have no place in any order, and what does not say for two bounds whether they belong."""
+        _refuse_nan(lower, upper)
+        if not isinstance(inclusive, tuple | list) or len(inclusive) != 2:
+            raise TypeError(
+                f"{self._describe()}: inclusive is a pair, (True, False) for a lower bound that belongs to the range"
+                f" and an upper one that does not: found {shown(inclusive)}"
+            )
 
     def _refuse_change(self) -> NoReturn:
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")

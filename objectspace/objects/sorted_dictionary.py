@@ -232,10 +232,14 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
     def floor(self, key: K) -> K | None:
         """Return the greatest key not greater than ``key``, or ``None`` if there is none. Time: O(log n)."""
+        if key is None:
+            raise self._absent(key)
         return next(self._keys(upper=key, reverse=True), None)
 
     def ceiling(self, key: K) -> K | None:
         """Return the least key not less than ``key``, or ``None`` if there is none. Time: O(log n)."""
+        if key is None:
+            raise self._absent(key)
         return next(self._keys(lower=key), None)
 
     def popitem(self, index: int = -1) -> tuple[K, V]:

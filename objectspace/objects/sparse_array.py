@@ -73,6 +73,7 @@ class SparseArray(KeyedObject, Generic[T]):
                 raise ValueError(
                     f"{self._describe()}: a slice of {count} indexes fits no list: use assigned(low, high)"
                 )
+            _ = [None] * count  # What memory cannot hold is refused at once, not when it is nearly full.
             return list(map(self._read, places))
         return self._read(self._place(index))
 

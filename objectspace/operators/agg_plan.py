@@ -14,7 +14,7 @@ from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Touched, distinct_note, ordered_note, same
 from objectspace.operators.predicates import numbered
 from objectspace.operators.sketches import require_sketches
-from objectspace.relational import Column, DataType, TableSchema
+from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.equality import equality
 from objectspace.relational.types import INTEGERS
 
@@ -61,6 +61,8 @@ class PlannedCalls(Operator):
         self._keys = sorted(self.group_key, key=lambda name: name != self._window)
         self._extreme_cache, self._group_cache = extreme_cache, group_cache
         for call in self.calls:
+            if not isinstance(call, AggCall):
+                raise SchemaError(f"a call is an AggCall such as AggCall('count'): found {call!r:.80}")
             call.check(schema)
         self._filters, self._filter_of = numbered(schema, [call.filter for call in self.calls])
         self._plan_calls()

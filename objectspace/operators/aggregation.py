@@ -80,8 +80,8 @@ class Aggregation(PlannedCalls):
         """
         if column not in self.group_key:
             return []
+        value = checked_promise(self.input, column, value)
         if column == self._window:
-            value = checked_promise(self.input, column, value)
             self._pending = value if self._pending is None else max(self._pending, value)
         return [(column, value)]
 

@@ -10,7 +10,7 @@ from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from objectspace.operators.base import Operator, not_open
+from objectspace.operators.base import Operator, column_names, not_open
 from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.distinct import unused
@@ -109,6 +109,7 @@ class Apply(Operator):
     ) -> None:
         super().__init__()
         self.input, self._append_only = schema, append_only
+        key, visible = column_names(key), None if visible is None else column_names(visible)
         self._what = f"operator {name!r} ({type(processor).__name__})"
         self._processor = _copied(self._what, processor)
         _check_schemas(self._what, schema, output, key, visible or schema.names, append_only)

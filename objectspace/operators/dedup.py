@@ -96,8 +96,8 @@ class Dedup(Operator):
         Raises:
             RowError: it is not a value of the column.
         """
+        value = checked_promise(self.input, column, value)
         if column == self._window:
-            value = checked_promise(self.input, column, value)
             self._pending = value if self._pending is None else max(self._pending, value)
         return [(column, value)]
 

@@ -19,7 +19,7 @@ from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.turns import turns_on
 from objectspace.persisted import PersistedObjectSpace
-from objectspace.relational import Chunk, EpochError, RelationalError, compacted
+from objectspace.relational import Chunk, EpochError, SchemaError, compacted
 from objectspace.relational.registry import registry_of
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -217,9 +217,13 @@ class LocalRun:
         return [tuple([row[place] for place in places]) for row in operator.scan()]
 
     def changes(self, name: str) -> list[tuple[int, Chunk]]:
-        """Return the changes of a result in this run: pairs (epoch, chunk)."""
+        """Return the changes of a result in this run: pairs (epoch, chunk).
+
+        Raises:
+            SchemaError: nothing is materialised or sunk under the name.
+        """
         if name not in self._changes:
-            raise RelationalError(f"the pipeline has no result {name!r}: it has {', '.join(self._changes)}")
+            raise SchemaError(f"the pipeline has no result {name!r}: it has {', '.join(self._changes)}")
         return list(self._changes[name])
 
     def explain(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, column_names
 from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.net import net_changes
 from objectspace.operators.windows import Span, check_span
@@ -69,12 +69,12 @@ class SessionWindow(Operator):
         super().__init__()
         column = schema.column(time_column)
         check_span(column, "gap of a session", gap)
-        self.input, self.time_column, self.by = schema, time_column, tuple(by)
+        self.input, self.time_column, self.by = schema, time_column, tuple(column_names(by))
         self._gap: Span = gap
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
         columns.append(Column(start, column.type))
         self._output = TableSchema(columns, list(schema.primary_key))
-        leading = [*by, time_column]
+        leading = [*self.by, time_column]
         key = [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
         self._kept = TableSchema(columns, key)
         self._place = schema.place_of(time_column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
 from objectspace.operators.predicates import Predicate, function_of, predicate_of
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
@@ -87,7 +87,7 @@ class Project(Operator):
     ) -> None:
         super().__init__()
         self.input = schema
-        given = columns if isinstance(columns, Mapping) else {name: name for name in columns}
+        given = columns if isinstance(columns, Mapping) else {name: name for name in column_names(columns)}
         self._names = {source: name for name, source in reversed(list(given.items())) if isinstance(source, str)}
         made = [_output_column(schema, name, expression) for name, expression in given.items()]
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
@@ -124,7 +124,7 @@ class Project(Operator):
 
     def _key(self, key: Sequence[str] | None) -> list[Any]:
         if key is not None:
-            return list(key)
+            return [*column_names(key)]
         missing = [name for name, _ in self.input.primary_key if name not in self._names]
         if missing:
             raise SchemaError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, ClassVar, Literal, get_args
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.chunks import Change, checked_promise, taken
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
@@ -83,9 +83,10 @@ class TemporalJoin(Operator):
         if kind not in KINDS:
             raise SchemaError(f"there is no temporal join of kind {kind!r}: expected one of {', '.join(KINDS)}")
         # The times are compared as well, so they must have one type too.
+        left_key, right_key = column_names(left_key), column_names(right_key)
         checked_keys((left_schema, right_schema), ([*left_key, left_time], [*right_key, right_time]), None)
         self.kind, self._schemas = kind, {"left": left_schema, "right": right_schema}
-        self._keys = {"left": list(left_key), "right": list(right_key)}
+        self._keys = {"left": left_key, "right": right_key}
         self._times = {"left": left_time, "right": right_time}
         self._places = {
             side: [schema.place_of(name) for name in (*self._keys[side], self._times[side])]

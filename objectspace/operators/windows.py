@@ -118,9 +118,9 @@ class Hop(Operator):
         Raises:
             RowError: it is not a value of the column.
         """
+        value = checked_promise(self.input, column, value)
         if column != self.time_column:
             return [(column, value)]
-        value = checked_promise(self.input, column, value)
         try:
             first = self._starts(value)[0]
             bounds = zip(self._names, (first, first + self.size), strict=True)

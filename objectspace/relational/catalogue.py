@@ -134,7 +134,7 @@ def find_record(space: ObjectSpace, name: str) -> TableRecord:
     """
     record = record_of(space, name)
     if record is None:
-        raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
+        raise SchemaMismatchError(f"there is no table {name!r} in this space: tables(space) lists those that there are")
     return record
 
 

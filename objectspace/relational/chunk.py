@@ -237,7 +237,7 @@ def compacted(
         raise ValueError("there are no chunks to compact: pass at least one, which may be empty but has the schema")
     schema = found[0].schema
     whole = Chunk(schema, [op for chunk in found for op in chunk.ops], [row for chunk in found for row in chunk.values])
-    keyed = schema if key is None else TableSchema(schema.columns, list(key))
+    keyed = schema if key is None else TableSchema(schema.columns, key)
     keys = keyed.encode_keys(whole.values)
     updates = _updates_told_once(keys, whole.ops)
     if updates is not None and form == "retract":

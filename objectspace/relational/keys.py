@@ -47,16 +47,24 @@ FLIP = bytes(255 - byte for byte in range(256))
 """Complements bytes: ``data.translate(FLIP)``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Order:
     """The direction of a key column, and where its nulls go; by default nulls are the smallest, as in Spark.
 
-    >>> str(Order.parse("desc")), str(Order.parse("ASC nulls last"))
-    ('desc nulls last', 'asc nulls last')
+    Args:
+        descending: whether the greatest value comes first.
+        nulls_first: whether nulls come before all values; by default they do unless the greatest value comes first.
+
+    >>> str(Order.parse("desc")), str(Order(descending=True)), str(Order.parse("ASC nulls last"))
+    ('desc nulls last', 'desc nulls last', 'asc nulls last')
     """
 
-    descending: bool = False
-    nulls_first: bool = True
+    descending: bool
+    nulls_first: bool
+
+    def __init__(self, descending: bool = False, nulls_first: bool | None = None) -> None:
+        object.__setattr__(self, "descending", descending)
+        object.__setattr__(self, "nulls_first", not descending if nulls_first is None else nulls_first)
 
     @classmethod
     def parse(cls, text: str | Order) -> Order:
@@ -71,8 +79,7 @@ class Order:
         direction, rest = words[:1], words[1:]
         if direction not in (["asc"], ["desc"]) or rest not in ([], ["nulls", "first"], ["nulls", "last"]):
             raise SchemaError(f"the order {text!r}: expected asc or desc, then nothing, 'nulls first' or 'nulls last'")
-        descending = direction == ["desc"]
-        return cls(descending, rest == ["nulls", "first"] if rest else not descending)
+        return cls(direction == ["desc"], rest == ["nulls", "first"] if rest else None)
 
     def __str__(self) -> str:
         return f"{'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"

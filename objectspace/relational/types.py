@@ -105,6 +105,11 @@ class DataType:
     fields: tuple[tuple[str, DataType], ...] = ()
 
     def __post_init__(self) -> None:
+        is_whole = self.element is not None if self.kind == "list" else self.kind == "struct" or self.kind in _PLAIN
+        if not is_whole or (self.precision is None) != (self.scale is None):
+            raise SchemaError(
+                f"there is no such type {self.kind!r}: name it in words, such as 'list<int64>' or 'decimal(10,2)'"
+            )
         names = [name for name, _ in self.fields]
         if len({*names}) < len(names):
             raise SchemaError(f"a struct has two fields of one name: {', '.join(names)}")

@@ -47,6 +47,11 @@ def test_a_slice_of_more_indexes_than_a_list_can_have_is_refused(array: Any) -> 
         array[LOW:HIGH] = [1]
 
 
+def test_a_slice_that_no_memory_can_hold_is_refused_at_once(array: Any) -> None:
+    with pytest.raises(MemoryError):
+        array[0 : 2**60]
+
+
 def test_an_array_that_is_longer_than_python_counts_is_refused() -> None:
     with pytest.raises(ValueError, match="use a sparse array"):
         VolatileObjectSpace().create_array("a", 2**63)

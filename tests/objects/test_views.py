@@ -134,6 +134,20 @@ def test_the_bounds_of_a_range_may_be_given_by_name(space: PersistedObjectSpace)
     )
 
 
+def test_what_is_no_pair_does_not_say_which_bounds_belong(space: PersistedObjectSpace) -> None:
+    found, items = space.get_sorted_set("sorted_set"), space.get_sorted_dictionary("sorted_dictionary")
+    for reads in (found.irange, items.irange, items.items_between, items.pages_between):
+        with pytest.raises(TypeError, match=r"inclusive is a pair, .*: found \(True,\)"):
+            list(reads(1, 3, (True,)))  # type: ignore[arg-type]
+
+
+def test_nothing_is_before_or_after_none(space: PersistedObjectSpace) -> None:
+    items: Any = space.get_sorted_dictionary("sorted_dictionary")
+    for read in (items.floor, items.ceiling):
+        with pytest.raises(TypeError, match="the key is None, which has no order"):
+            read(None)
+
+
 def test_a_view_of_a_range_pops_as_its_set_does() -> None:
     found = VolatileObjectSpace().create_sorted_set("s")
     found.update(range(1, 9))

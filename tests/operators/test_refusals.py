@@ -24,8 +24,10 @@ from objectspace.operators import (
     IntervalJoin,
     Operator,
     Pipeline,
+    Project,
     SessionWindow,
     SimpleAgg,
+    TemporalJoin,
     Union,
     col,
     count,
@@ -45,6 +47,7 @@ LEFT = TableSchema([Column("id", "int64"), Column("k", "int64"), Column("at", "i
 RIGHT = TableSchema([Column("rid", "int64"), Column("k", "int64"), Column("since", "int64", nullable=True)], ["rid"])
 SENT = TableSchema([Column("of", "int64"), Column("sent", "int64")], ["of"])
 TIMED = TableSchema([Column("at", "int64"), Column("id", "int64")], ["id"])
+AT_TWICE = TableSchema([Column("at", "int64"), Column("time", "int64"), Column("id", "int64")], ["id"])
 
 
 def opened(operator: Any, space: Any = None) -> Any:
@@ -108,6 +111,9 @@ PROMISED: dict[str, tuple[Any, str, str]] = {
     "interval join": (IntervalJoin(TIMED, SENT, ["id"], ["of"], "at", "sent", lower=-10, upper=0), "at", "left"),
     "hop": (Hop(TIMED, "at", size=10, slide=5), "at", "input"),
     "union": (Union(TIMED), "at", "input0"),
+    "dedup": (Dedup(TIMED, ["id"]), "at", "input"),
+    "aggregate": (HashAgg(TIMED, ["at"], [AggCall("count")]), "at", "input"),
+    "hop, another column": (Hop(AT_TWICE, "time", size=10, slide=5), "at", "input"),
 }
 
 
@@ -222,6 +228,19 @@ def test_names_of_columns_may_come_in_a_list() -> None:
             give([5])
     with pytest.raises(SchemaError, match=r"given by its name: found \('a', 'desc'\)"):
         rows.materialize("t", key=[("a", "desc")])  # type: ignore[list-item]
+
+
+def test_one_text_is_one_name_wherever_names_are_given() -> None:
+    schema = TableSchema([Column("ab", "int64"), Column("a", "int64"), Column("b", "int64")], "ab")
+    rows = Chunk.from_rows(schema, [("+", (1, 5, 6)), ("-", (1, 5, 6)), ("+", (1, 7, 8))])
+    join = opened(HashJoin(schema, schema, "ab", "ab", "left_semi"))
+    temporal = TemporalJoin(schema, schema, "ab", "ab", "a", "a")
+    assert given(join, schema, ("+", (1, 5, 6)), side="left") == []
+    assert given(join, schema, ("+", (1, 7, 8)), side="right") == [("+", (1, 5, 6))]
+    assert temporal.schema.names == TemporalJoin(schema, schema, ["ab"], ["ab"], "a", "a").schema.names
+    assert Project(schema, "ab", "ab").schema.names == ("ab",)
+    assert SessionWindow(schema, "a", 2, "ab").by == ("ab",)
+    assert rows.compact("ab").rows() == rows.compact(["ab"]).rows() == [("+", (1, 7, 8))]
 
 
 def test_what_is_given_to_a_builder_is_refused_in_words() -> None:

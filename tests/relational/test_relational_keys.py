@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.relational import Column, RowError, SchemaError, TableSchema, next_key
+from objectspace.relational import Column, DataType, RowError, SchemaError, TableSchema, next_key
 from objectspace.relational.arrow import arrow_type
 from objectspace.relational.keys import Order, column_encoder, key_range
 from objectspace.relational.keys_arrow import encode_keys
@@ -107,6 +107,19 @@ def test_a_batch_without_a_key_column_is_refused() -> None:
         encode_keys(schema, pa.record_batch({"b": [1]}))
     with pytest.raises(RowError, match="key column 'a'"):
         encode_keys(schema, pa.record_batch({"a": ["x"]}))
+
+
+def test_nulls_are_the_smallest_however_an_order_is_given() -> None:
+    assert Order(descending=True) == Order.parse("desc") == Order.parse("desc nulls last")
+    assert (Order(), Order(True, True)) == (Order.parse("asc"), Order.parse("desc nulls first"))
+    schemas = [TableSchema([Column("v", "int64", nullable=True)], [("v", order)]) for order in ("desc", Order(True))]
+    assert schemas[0] == schemas[1]
+
+
+def test_a_type_that_there_is_not_is_refused_when_it_is_made() -> None:
+    for made in (lambda: DataType("varchar"), lambda: DataType("list"), lambda: DataType("decimal", 10)):
+        with pytest.raises(SchemaError, match="there is no such type"):
+            made()
 
 
 def test_a_key_of_nothing_is_one_key() -> None:
