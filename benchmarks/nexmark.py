@@ -39,11 +39,9 @@ def measure(name: str, batches: list[Batch], events: int, place: Path) -> tuple[
     store = CheckpointStore(place / f"{name}.db")
     run = LocalRun(pipeline_of(QUERIES[name]), store, keep_changes=False)
     started = time.perf_counter()
-    for batch in batches:
-        run.step(batch)
+    written = sum(run.step(batch).bytes for batch in batches)
     seconds = time.perf_counter() - started
     slots = store.database.execute("SELECT count(*), total(length(value)) FROM current_item").fetchone()
-    written = sum(receipt.bytes for receipt in run.receipts)
     answer = len(run.rows("answer"))
     run.space.close()
     store.close()

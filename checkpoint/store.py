@@ -52,7 +52,8 @@ class CheckpointStore:
 
     A store opened with ``read_only=True`` sees one snapshot: the complete checkpoints that were there when it was
     opened. It shows newer ones after :meth:`refresh`. Readers never wait for the writer, nor the writer for them. But
-    while a snapshot is held, the file's write-ahead log grows, so refresh or close long-lived readers.
+    while somebody holds a snapshot, the file's write-ahead log grows. A refreshed reader holds the next one, so whoever
+    follows a store for long opens it for each look and closes it again.
 
     Args:
         path: the file, created if it does not exist; ``":memory:"`` for a store that lives in memory.

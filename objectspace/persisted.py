@@ -392,11 +392,13 @@ class PersistedObjectSpace(ObjectSpace):
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         with self.in_one_piece():
             self._dirty.pop(target._id, None)
-            held = self._held.take_out(target._id)
+            held, lent = self._held.take_out(target._id), self._lent.pop(target._id, None)
             if target._id in self._stored_index or (self._flight is not None and target._id in self._flight.index):
                 target._former = (*target._former, target._id)[-FORMER_IDS:]
             super().renumber(target)
             self._held.put_back(target._id, held)
+            if lent is not None:
+                self._lent[target._id] = lent
             self.touch(target)
 
     def account(self, target: PersistedObject, slots: int | None = None) -> None:
@@ -424,6 +426,7 @@ class PersistedObjectSpace(ObjectSpace):
         assert all(object_id < self._next_id for object_id in self._entries)
         self._held.check()
         assert all(target._id == object_id and not is_dead(target) for object_id, target in self._dirty.items())
+        assert all(lent._id == known_as or is_dead(lent) for known_as, lent in self._lent.items())
         for handle in self._all_handles():
             handle._check()
 
@@ -661,6 +664,7 @@ class PersistedObjectSpace(ObjectSpace):
             handle._rename(stored[object_id][0])
             known[object_id] = handle
         self._held.clear()
+        self._lent = WeakValueDictionary({lent._id: lent for lent in self._lent.values() if not is_dead(lent)})
         self._take_over(self._reader, stored, known)
 
     def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:

@@ -200,6 +200,8 @@ class Chain:
         self._look()
         if last < self._floor:
             self._manifests.clear()  # There is no longer any way to tell whether they led to what is there.
+        elif last:
+            self._forget_before(last)
 
     def _stored_floor(self) -> int:
         return max(epochs_in(self.location, FLOORS), default=1)
@@ -452,7 +454,7 @@ class Chain:
             )
         self._manifests[plan.epoch] = manifest
         self._epoch = plan.epoch
-        self._forget_old()
+        self._forget_before(plan.epoch)
         return manifest
 
     def _require_first_full(self, message: ShardSaved, base: int, shards: int) -> None:
@@ -755,10 +757,10 @@ class Chain:
             )
         return manifest
 
-    def _forget_old(self) -> None:
-        # A driver that runs for years keeps in memory what its lineages need, and rereads older manifests on demand.
-        begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
-        for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
+    def _forget_before(self, newest: int) -> None:
+        # What runs for years keeps in memory what the lineages of its newest epoch need, and rereads others on demand.
+        begins = [begin for shards in self._manifests[newest].lineage.values() for begin in shards if begin]
+        for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=newest)]:
             del self._manifests[epoch]
 
 

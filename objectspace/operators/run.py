@@ -44,7 +44,8 @@ class LocalRun:
         store: a store, the path of one, or a space on one; a store in memory by default.
         drop_changed: whether state that the pipeline has no use for is dropped when the run is opened, and again after
             a rollback to before that; otherwise such a pipeline is refused.
-        keep_changes: whether the changes of the results are kept for :meth:`changes`.
+        keep_changes: whether the changes of the results are kept for :meth:`changes`, and the receipts of all epochs;
+            otherwise ``receipts`` has the last one only, and a run may go on for ever in the same memory.
 
     Raises:
         PipelineChangedError: the store holds the state of another pipeline; the error says what differs.
@@ -419,6 +420,8 @@ class LocalRun:
         for name, chunk in changes.items():
             if chunk is not None and self._keep:
                 self._changes[name].append((epoch, chunk))
+        if not self._keep:
+            self.receipts.clear()
         self.receipts.append(receipt)
         return receipt
 
@@ -514,7 +517,7 @@ def run_local(
             :func:`objectspace.operators.inputs.chunks_of`.
         store: a store, the path of one, or a space on one; a store in memory by default.
         drop_changed: whether the state of operators that changed or are gone is dropped.
-        keep_changes: whether the changes of the results are kept.
+        keep_changes: whether the changes of the results, and the receipts of all epochs, are kept.
 
     Returns:
         the run, with its results, and :meth:`LocalRun.step` for more batches.

@@ -67,6 +67,18 @@ def test_a_full_run_starts_the_lineage_anew(location: Location, publish: Publish
     assert [run.epoch for run in chain.lineage(OPERATOR, 0, 8)] == [5, 6, 7, 8]
 
 
+def test_a_chain_that_follows_keeps_what_its_newest_lineages_need(location: Location, publish: Publisher) -> None:
+    driver, follower = Chain.open_or_create(location, 1), Chain.open(location)
+    for number in range(10):
+        publish(driver, {"a": number}, full_after=3)
+        follower.refresh()
+        assert [run.epoch for run in follower.lineage(OPERATOR, 0)] == [
+            run.epoch for run in driver.lineage(OPERATOR, 0)
+        ]
+        assert len(follower._manifests) <= 5
+    assert [manifest.epoch for manifest in follower.manifests()] == [*range(1, 11)]
+
+
 def test_a_full_run_waits_until_the_differences_outweigh_it(location: Location, publish: Publisher) -> None:
     chain = Chain.open_or_create(location, 1)
     publish(chain, {f"key {number}": number for number in range(5000)}, full_after=3)

@@ -167,6 +167,15 @@ def test_a_snapshot_that_is_held_lets_the_log_grow_and_nothing_else(path: Path) 
     assert log_of(path) == 0
 
 
+def test_whoever_opens_a_store_for_each_look_lets_the_log_start_over(path: Path) -> None:
+    with quick_store(path) as store:
+        for number in range(60):
+            store.append(run_of(dict.fromkeys(range(300), f"{number:01000}")))
+            with CheckpointStore(path, read_only=True) as reader:
+                assert values_in(reader.reader())[299] == f"{number:01000}"
+            assert log_of(path) < 3 * LOG_BYTES
+
+
 def test_closing_does_not_wait_for_a_reader_or_an_iteration(path: Path) -> None:
     store = quick_store(path)
     store.append(run_of(dict.fromkeys(range(3000), "x"), FULL))

@@ -36,6 +36,24 @@ def expect_stored(space: PersistedObjectSpace, found: Any) -> None:
     assert space.check_mutations() == []
 
 
+@pytest.mark.parametrize("kind", ["list", "dictionary", "set", "queue", "stack"])
+def test_what_is_emptied_again_and_again_is_looked_at_once_a_save(kind: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    found: Any = getattr(space, f"create_{kind}")("t")
+    put = getattr(found, {"list": "append", "set": "add", "queue": "enqueue", "stack": "push"}.get(kind, "setdefault"))
+    for _ in range(5):
+        for number in range(limits.CLEAR_ROWS + 1):
+            put(number)
+        space.checkpoint()
+        found.clear()
+        space._check()
+        assert len(space._lent) <= 1
+    found.clear()
+    space.rollback()
+    space._check()
+    assert len(found) == limits.CLEAR_ROWS + 1
+
+
 FOUND: dict[str, Callable[[Any, Any], object]] = {
     "heappush": lambda found, value: heapq.heappush(found, value),
     "heappop": lambda found, value: heapq.heappop(found),

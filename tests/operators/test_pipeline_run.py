@@ -56,6 +56,11 @@ def test_several_inputs_are_aligned_at_the_barrier() -> None:
     assert run.epoch == run.position == 3
 
 
+def test_a_run_that_keeps_no_changes_keeps_its_last_receipt_only() -> None:
+    run = run_local(built(named), BATCHES, keep_changes=False)
+    assert ([receipt.epoch for receipt in run.receipts], run.changes("named")) == ([3], [])
+
+
 def test_the_same_batches_again_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     run_local(built(named), BATCHES[:2], path).close()
