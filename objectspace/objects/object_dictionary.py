@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, cast, overload
 from weakref import WeakValueDictionary
 
 import orjson
@@ -244,7 +244,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         del self[key]
         return contents
 
-    def popitem(self) -> tuple[K, Any]:
+    def popitem(self: Mapping[K, Copied[C]]) -> tuple[K, C]:
         """Remove the key that was inserted last and return it with a plain copy of its object.
 
         Raises:
@@ -253,6 +253,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         Time: O(contents) in memory, where a dictionary that fits is soon; else also O(n) for every thousand keys or
         more. Dirties: one item and the length.
         """
+        return cast("ObjectDictionary[K, Any]", self)._taken_last()
+
+    def _taken_last(self) -> tuple[K, Any]:
         if (key := self._table.last_keys.newest(self._table)) is ABSENT:
             raise KeyError(f"{self._describe()} is empty")
         member = self[key]

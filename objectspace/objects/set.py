@@ -147,6 +147,10 @@ class SetMethods(MutableSet[T]):
         """Return a plain ``set`` with the same elements."""
         return set(self)
 
+    if TYPE_CHECKING:  # That of all sets, of which a type checker does not know that it takes plain ones.
+
+        def __eq__(self, other: object) -> bool: ...
+
     @_of_sets
     def __or__(self, other: AbstractSet[S]) -> set[T | S]:
         return {*self, *other}
@@ -254,6 +258,7 @@ class Set(MemberCodec, SetMethods[T]):
     if TYPE_CHECKING:  # To a type checker, an __init__ that is assigned as a variable is not a constructor.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
+        def copy(self) -> set[T]: ...
     else:
         __init__ = KeyedObject.__init__
     _is_lent = False

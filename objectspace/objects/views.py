@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from objectspace.objects.variants import is_dead
 
@@ -44,6 +44,10 @@ class StreamedKeys(_OnePlace, KeysView[K]):
     def __reversed__(self) -> Iterator[K]:
         return reversed(self._mapping)  # type: ignore[no-any-return]
 
+    if TYPE_CHECKING:  # That of all sets, of which a type checker does not know that it takes plain sets.
+
+        def __eq__(self, other: object) -> bool: ...
+
 
 class StreamedValues(_OnePlace, ValuesView[V]):
     """The values of a dictionary, read in one pass."""
@@ -66,6 +70,10 @@ class StreamedItems(_OnePlace, ItemsView[K, V]):
 
     def __reversed__(self) -> Iterator[tuple[K, V]]:
         return _pairs(self._mapping, reverse=True)
+
+    if TYPE_CHECKING:  # That of all sets, of which a type checker does not know that it takes plain sets.
+
+        def __eq__(self, other: object) -> bool: ...
 
 
 def _pairs(mapping: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:

@@ -124,6 +124,35 @@ def test_the_operators_of_a_set_give_plain_sets() -> None:
     assert assert_type(order.view_between(0, 9) | {2}, set[int]) == {1, 2}
 
 
+def test_sets_and_views_are_compared_with_plain_sets() -> None:
+    space = VolatileObjectSpace()
+    tags: Set[str] = space.create_set("tags")
+    order: SortedSet[str] = space.create_sorted_set("order")
+    counts: Dictionary[str, int] = space.create_dictionary("counts")
+    ages: SortedDictionary[str, int] = space.create_sorted_dictionary("ages")
+    for elements in (tags, order):
+        elements.add("a")
+    for mapping in (counts, ages):
+        mapping["a"] = 1
+    assert tags == {"a"} == tags == order == frozenset("a") != tags.copy() - {"a"}
+    assert tags in [{"a"}]
+    assert order.view_between("a", "b") == {"a"} == order
+    assert counts.keys() == {"a"} == ages.keys() == tags
+    assert counts.items() == {("a", 1)} == ages.items()
+
+
+def test_copies_of_sets_are_plain_sets_of_their_elements() -> None:
+    space = VolatileObjectSpace()
+    tags: Set[str] = space.create_set("tags")
+    order: SortedSet[str] = space.create_sorted_set("order")
+    assert assert_type(tags.copy(), set[str]) == assert_type(order.copy(), set[str]) == set()
+    groups: ObjectDictionary[int, Set[str]] = space.create_dictionary("groups", of=set)
+    groups.update({1: "a", 2: "b", 3: "c"})
+    assert assert_type(groups.copy(), dict[int, set[str]])[1] == {"a"}
+    assert assert_type(groups.pop(1), set[str]) == {"a"}
+    assert assert_type(groups.popitem(), tuple[int, set[str]]) == (3, {"c"})
+
+
 def test_arrays_and_lists_give_and_take_their_elements() -> None:
     space = VolatileObjectSpace()
     array: Array[int] = space.create_array("array", 3, default=0)

@@ -27,6 +27,7 @@ def reads_of_a_dictionary(counts: Dictionary[str, int]) -> None:
     for word, number in counts.items():
         word.nope()  # type: ignore[attr-defined]
         number.nope()  # type: ignore[attr-defined]
+    assert counts.values() == [1]  # type: ignore[comparison-overlap]
     counts.pop("a").nope()  # type: ignore[attr-defined]
     counts.pop("a", None).bit_length()  # type: ignore[union-attr]
     counts.get("a").bit_length()  # type: ignore[union-attr]
@@ -66,6 +67,7 @@ def dictionaries_of_objects(space: ObjectSpace, groups: ObjectDictionary[str, Li
     groups.setdefault("a").nope()  # type: ignore[attr-defined]
     groups[1]  # type: ignore[index]
     groups.pop("a").append("x")  # type: ignore[arg-type]
+    groups.popitem()[1].append("x")  # type: ignore[arg-type]
     groups.update({1: [1]})  # type: ignore[arg-type]
     for numbers in groups.values():
         numbers.append("x")  # type: ignore[arg-type]
@@ -90,6 +92,8 @@ def sets(tags: Set[int], order: SortedSet[int]) -> None:
     union: set[int] = tags | {"x"}  # type: ignore[arg-type]
     order.union(["x"]).pop().bit_length()  # type: ignore[union-attr]
     tags | [1]  # type: ignore[operator]
+    tags.copy().nope()  # type: ignore[attr-defined]
+    order.copy().nope()  # type: ignore[attr-defined]
     print(union)
 
 
