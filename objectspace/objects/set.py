@@ -42,6 +42,17 @@ def _of_sets(operator: F) -> F:
     return cast(F, _operate)
 
 
+def _from_right(operator: F) -> F:
+    """Return an operator of what stands on its right: as with ``set``, the result is frozen if the other one is."""
+
+    @wraps(operator)
+    def _operate(self: Any, other: object) -> Any:
+        found = operator(self, other)
+        return frozenset(found) if isinstance(other, frozenset) else found
+
+    return cast(F, _operate)
+
+
 class SetMethods(MutableSet[T]):
     """The methods that ``set`` has beyond ``MutableSet``; results are plain sets."""
 
@@ -163,6 +174,7 @@ class SetMethods(MutableSet[T]):
     def __sub__(self, other: AbstractSet[Any]) -> set[T]:
         return {value for value in self if value not in other}
 
+    @_from_right
     @_of_sets
     def __rsub__(self, other: AbstractSet[S]) -> set[S]:  # type: ignore[misc]
         return {value for value in other if value not in self}
@@ -171,7 +183,7 @@ class SetMethods(MutableSet[T]):
     def __xor__(self, other: AbstractSet[S]) -> set[T | S]:
         return self.symmetric_difference(other)
 
-    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+    __ror__, __rand__, __rxor__ = _from_right(__or__), _from_right(__and__), _from_right(__xor__)
 
     @_of_sets
     def __ior__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override]

@@ -531,6 +531,7 @@ def test_operators_of_sets_give_what_those_of_plain_sets_give(numbers: Any, othe
         plain = set(numbers)
         assert operate(set(other), numbers) == operate(set(other), plain)
         assert operate(other, numbers) == operate(set(other), plain)
+        assert type(operate(other, numbers)) is type(operate(other, plain))
         assert operate(numbers, other) == operate(plain, set(other))
         assert numbers == plain
 

@@ -119,6 +119,7 @@ def test_the_operators_of_a_set_give_plain_sets() -> None:
     assert assert_type(tags & {1, "x"}, set[int]) == assert_type(tags - {"x"}, set[int]) == {1}
     assert assert_type(tags ^ {"x"}, set[int | str]) == {1, "x"}
     assert assert_type({5} | tags, set[int]) == {1, 5}
+    assert isinstance(assert_type(frozenset({5}) | tags, frozenset[int]), frozenset)
     order: SortedSet[int] = space.create_sorted_set("order")
     order |= tags
     assert assert_type(order.view_between(0, 9) | {2}, set[int]) == {1, 2}
