@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -49,6 +49,8 @@ TOO_DEEP = (
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset({str, bool, type(None)})
+
+T = TypeVar("T")
 
 _registered: dict[str, type] = {}
 
@@ -94,7 +96,7 @@ class Kept:
         self.reason = reason
 
 
-def register_dataclass(cls: type) -> type:
+def register_dataclass(cls: type[T]) -> type[T]:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
 
     Fields are stored by their names. An instance that was stored before a field was added has the default of the field
@@ -121,7 +123,10 @@ def register_dataclass(cls: type) -> type:
     Point(x=1, y=2)
     """
     if not dataclasses.is_dataclass(cls):
-        raise TypeError(f"{cls!r} is no dataclass")
+        raise TypeError(f"{shown(cls)} is no dataclass: put @dataclass under @register_dataclass")
+    if not isinstance(cls, type):
+        name = type(cls).__name__
+        raise TypeError(f"{shown(cls)} is an instance: give its class, register_dataclass({name})")
     known = _registered.setdefault(cls.__name__, cls)
     if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"another dataclass named {cls.__name__} is registered already: {known!r}")

@@ -159,6 +159,15 @@ def test_registered_dataclasses_come_back() -> None:
     assert keys.to_slot(Registered(1, "a")) == keys.to_slot(Registered(1, "b")) != keys.to_slot(Registered(2, "a"))
 
 
+def test_only_dataclasses_are_registered() -> None:
+    with pytest.raises(TypeError, match=r"'int'> is no dataclass"):
+        register_dataclass(int)
+    with pytest.raises(
+        TypeError, match=r"Registered\(.*\) is an instance: .* its class, register_dataclass\(Registered"
+    ):
+        register_dataclass(Registered([], ""))  # type: ignore[arg-type]
+
+
 @given(hashables, hashables)
 @settings(max_examples=300)
 def test_equal_keys_have_equal_slots(one: Any, other: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, assert_type
 
 from objectspace import (
@@ -16,6 +17,7 @@ from objectspace import (
     SortedSet,
     SparseArray,
     VolatileObjectSpace,
+    register_dataclass,
 )
 from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager, TableEntry
 
@@ -170,6 +172,14 @@ def test_arrays_and_lists_give_and_take_their_elements() -> None:
     numbers.sort(key=lambda number: -number)
     assert assert_type(numbers + [0], list[int]) == [3, 3, 2, 2, 1, 1, 0]
     assert assert_type(numbers[4:] + ["x"], list[int | str]) == [1, 1, "x"]
+
+
+def test_a_registered_dataclass_is_the_class_that_it_was() -> None:
+    @dataclass
+    class Place:
+        name: str
+
+    assert assert_type(register_dataclass(Place), type[Place])("here").name.upper() == "HERE"
 
 
 def test_the_faces_of_a_table_have_its_types() -> None:

@@ -15,6 +15,7 @@ from objectspace import (
     SortedDictionary,
     SortedSet,
     SparseArray,
+    register_dataclass,
 )
 from objectspace.kvt import AsyncKeyValueTable, FamilyView
 
@@ -113,6 +114,11 @@ def arrays_and_lists(array: Array[int], sparse: SparseArray[int], numbers: List[
     numbers *= "x"  # type: ignore[arg-type]
     print(words, numbers < ["x"])  # type: ignore[list-item]
     List([1])  # type: ignore[arg-type]
+
+
+def registered_dataclasses() -> None:
+    register_dataclass(1)  # type: ignore[arg-type]
+    register_dataclass(int)("x").nope()  # type: ignore[attr-defined]
 
 
 def families(family: FamilyView[str, bytes]) -> None:
