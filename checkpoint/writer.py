@@ -81,6 +81,10 @@ class Writer:
         self._has_begun = False
         self._commits: list[_AsyncCommit] = []
 
+    def __repr__(self) -> str:
+        epoch = "" if self.epoch is None else f", epoch {self.epoch}"
+        return f"<{type(self).__name__} {self.kind}{epoch} [{self.describe()}]>"
+
     def collect(self, run: Run, base: Reader | None, costs: Mapping[str, ObjectReceipt] | None = None) -> None:
         """Take the rows of a save.
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from weakref import WeakMethod
 
 from objectspace.errors import CheckpointProtocolError
+from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
@@ -53,7 +54,7 @@ def _in_one_piece(barrier: Method) -> Method:
     return _whole
 
 
-class Operator(ABC):
+class Operator(ShownAtPrompt, ABC):
     """Something that takes chunks of a change log and returns chunks of a change log.
 
     An operator is independent of any engine. It is opened on a space and takes chunks; at each barrier it returns what
@@ -110,7 +111,7 @@ class Operator(ABC):
         # After the tables, which hear of a rollback first, so what is read from them is what is stored.
         self._follow_rollbacks(space)
 
-    def begin_batch(self, batch: int) -> None:  # noqa: B027 -- few operators number rows
+    def begin_batch(self, batch: int) -> None:  # Few operators number rows.
         """Tell the operator which batch comes next, if a run counts batches.
 
         A batch that is fed once more has its number again, but in another epoch, so an operator that numbers rows
@@ -149,7 +150,7 @@ class Operator(ABC):
             table.commit(epoch)
         return chunks
 
-    def fed_by(self, sides: Collection[str]) -> None:  # noqa: B027 -- few operators without state have several inputs
+    def fed_by(self, sides: Collection[str]) -> None:  # Few without state have several inputs.
         """Tell which of the inputs come here, if an engine runs an operator without state in several places."""
 
     def promises(self) -> list[Promise]:
@@ -158,6 +159,12 @@ class Operator(ABC):
         They hold for what comes after the barrier; most operators make none of their own.
         """
         return []
+
+    def _at_prompt(self) -> tuple[str, str]:
+        columns = f"columns {', '.join(self.schema.names)}"
+        for role, table in self._tables.items():
+            return f"{table.name.removesuffix(f'/{role}')!r}, {columns}", ""
+        return columns, "not open" if self._home is None and self.state() else ""
 
     def _check_open(self) -> None:
         """Refuse to take anything before :meth:`open` has given the operator its tables."""
@@ -182,7 +189,7 @@ class Operator(ABC):
         self._home = space
         call_after_rollbacks(space, self._forget)
 
-    def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory
+    def _forget(self) -> None:  # Not every operator has anything in memory.
         """Drop what is in memory, and take over what is stored: the space was rolled back."""
 
     def _only_row(self, role: str) -> Row | None:

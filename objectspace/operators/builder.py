@@ -29,6 +29,7 @@ from objectspace.operators.joining import Extras, compared, joined
 from objectspace.operators.keeping import kept
 from objectspace.operators.own import applied, passed
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from objectspace.operators.run import LocalRun
 
 
-class Pipeline:
+class Pipeline(ShownAtPrompt):
     """Streams, and results that stay correct while their rows are added, changed and removed.
 
     Args:
@@ -169,8 +170,12 @@ class Pipeline:
             raise SchemaError(f"nothing is materialised as {name!r}: {there}")
         return found[name]
 
+    def _at_prompt(self) -> tuple[str, str]:
+        parts = {"sources": self.sources, "results": self.results}
+        return "; ".join(f"{what} {', '.join(names) or 'none'}" for what, names in parts.items()), ""
 
-class Stream:
+
+class Stream(ShownAtPrompt):
     """The changes of rows on their way through a pipeline; each method returns another stream.
 
     Columns whose names begin with ``_`` may be hidden columns, which keep the stream key if it was not asked for.
@@ -523,14 +528,23 @@ class Stream:
                 "a stream of another pipeline: its sources get no rows here; begin both with one Pipeline"
             )
 
+    def _at_prompt(self) -> tuple[str, str]:
+        return (
+            f"{self.node.label}{f' {self.node.name!r}' if self.node.name else ''}, columns {', '.join(self.columns)}",
+            "",
+        )
 
-class Grouped:
+
+class Grouped(ShownAtPrompt):
     """A stream whose rows are grouped by columns; without columns, all rows are one group."""
 
     def __init__(self, stream: Stream, names: Sequence[str], *, on_close: bool = False) -> None:
         self.stream, self.names, self._on_close = stream, tuple(names), on_close
         for name in self.names:
             stream.schema.place_of(name)
+
+    def _at_prompt(self) -> tuple[str, str]:
+        return f"by {', '.join(self.names) or 'nothing'}, columns {', '.join(self.stream.columns)}", ""
 
     def on_window_close(self) -> Grouped:
         """Give each group once, when a watermark says that nothing more will come for it.

@@ -14,6 +14,7 @@ from types import CodeType, MappingProxyType, MethodType, ModuleType, SimpleName
 from typing import Any, TypeVar
 
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.prompt import ShownAtPrompt
 
 T = TypeVar("T")
 
@@ -292,7 +293,10 @@ def _of_pattern(value: re.Pattern[Any]) -> str:
 def _own_text(value: Any) -> str:
     if type(value) in (bytearray, memoryview):
         return f"{type(value).__name__}({bytes(value)!r})"
-    return value.__name__ if isinstance(value, ModuleType) else _ADDRESS.sub("", repr(value))
+    if isinstance(value, ModuleType):
+        return value.__name__
+    shown: Any = type(value).__repr__
+    return _ADDRESS.sub("", object.__repr__(value) if shown is ShownAtPrompt.__repr__ else repr(value))
 
 
 def _is_of_tables(value: Any) -> bool:

@@ -49,6 +49,9 @@ class PipelineOperator(Operator):
         self._is_underway = False
         self._graph = Graph(self.plan, {node: node.make() for node in self.plan.at_work if node.make is not None})
 
+    def _at_prompt(self) -> tuple[str, str]:
+        return self.pipeline._at_prompt()[0], "not open" if self._home is None else ""
+
     @property
     def schema(self) -> TableSchema:
         """The schema of its one result.

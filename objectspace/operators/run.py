@@ -17,6 +17,7 @@ from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.operators.turns import turns_on
 from objectspace.persisted import PersistedObjectSpace
 from objectspace.relational import Chunk, EpochError, SchemaError, compacted
@@ -32,7 +33,7 @@ POSITION = "$position"
 """The name of the value that says how many batches are in the state."""
 
 
-class LocalRun:
+class LocalRun(ShownAtPrompt):
     """A pipeline on a store, in this process.
 
     After a rollback of its space, or if another run has been at work on it, the run opens its operators again before it
@@ -253,6 +254,12 @@ class LocalRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _at_prompt(self) -> tuple[str, str]:
+        path, store = self.space.store.path, self.space.store
+        if self.space._closed or not store.session.is_open:
+            return repr(path), "closed"
+        return f"{path!r}, epoch {self.epoch}, results {', '.join(self.pipeline.results)}", ""
 
     def _forget(self) -> None:
         """Drop what is in memory of epochs that no longer exist, because the space was rolled back."""

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from checkpoint import Reader
+from checkpoint import CheckpointKind, Reader, RunWriter
 from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.kvt import KeyValueTableManager
 
@@ -93,3 +93,14 @@ def test_a_reader_is_shown_by_its_store_its_checkpoint_and_its_runs(space: Persi
     assert repr(readers[2]) == "<Reader of ':memory:', checkpoint 2 [which no longer exists]>"
     space.store.close()
     assert repr(readers[1]) == "Reader(':memory:', checkpoint 1, runs 1)"
+
+
+def test_a_writer_is_shown_by_what_it_is_for_and_its_state(space: PersistedObjectSpace) -> None:
+    writer = space.store.writer(epoch=7)
+    assert repr(writer) == "<CheckpointWriter differential, epoch 7 [open, with nothing saved into it]>"
+    space.create_list("l")
+    space.save(writer)
+    writer.commit()
+    assert repr(writer) == "<CheckpointWriter differential, epoch 7 [committed]>"
+    assert repr(RunWriter(CheckpointKind.FULL)) == "<RunWriter full [open, with nothing saved into it]>"
+    space.on_saved()

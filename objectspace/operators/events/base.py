@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from objectspace.codec import encode
 from objectspace.operators.base import not_open
 from objectspace.operators.events.periods import plain_time
+from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.part import SpacePart, in_whole
 from objectspace.space import ObjectSpace
 
@@ -25,7 +26,7 @@ Hand = Callable[["EventOperator", Any], list[Any]]
 """Hands a value to an operator, and returns what comes out."""
 
 
-class EventOperator(ABC):
+class EventOperator(ShownAtPrompt, ABC):
     """Something that takes single values, gives single values, and keeps its state in persisted objects.
 
     An operator is opened on a space under a name, with which the names of its objects begin. What a value changes is
@@ -128,13 +129,13 @@ class EventOperator(ABC):
                 self._space.delete(name)
         self._owned, self._claimed = [], None
 
-    def _create(self) -> None:  # noqa: B027 -- not every operator has objects
+    def _create(self) -> None:  # Not every operator has objects.
         """Create the objects, or find them again."""
 
-    def _resume(self) -> None:  # noqa: B027 -- nor anything in memory
+    def _resume(self) -> None:  # Nor anything in memory.
         """Prepare what is kept in memory only."""
 
-    def _delete_more(self) -> None:  # noqa: B027
+    def _delete_more(self) -> None:
         """Delete objects beyond those that :meth:`_object` has returned."""
 
     @abstractmethod
@@ -192,6 +193,11 @@ class EventOperator(ABC):
         name = f"{self.name}/{role}"
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
+
+    def _at_prompt(self) -> tuple[str, str]:
+        if self._claimed is None:
+            return "", "not open"
+        return repr(self.name), "ended" if self.has_ended else ""
 
     def _take(self, at: float | None, give: Callable[[float | None], list[Any]] | None = None) -> list[Any]:
         """Return what an error held back, the time closes and ``give`` returns, or hold that back on another error."""

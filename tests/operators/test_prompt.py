@@ -1,0 +1,63 @@
+"""What a prompt shows of operators, pipelines and runs, and what is not copied of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from objectspace import VolatileObjectSpace
+from objectspace.operators import HashAgg, Pipeline, col, count
+from objectspace.operators.events import Chain, Take
+from objectspace.operators.fingerprints import describe
+from objectspace.relational import Column, TableSchema
+
+ROWS = TableSchema([Column("id", "int64"), Column("k", "string")], ["id"])
+
+
+def flights() -> tuple[Pipeline, Any]:
+    pipeline = Pipeline()
+    return pipeline, pipeline.source("flights", {"id": "int64", "carrier": "string"}, key=["id"])
+
+
+def test_an_operator_is_shown_by_its_name_and_columns() -> None:
+    operator = HashAgg(ROWS, ["k"], [count()])
+    assert repr(operator) == "<HashAgg columns k, count [not open]>"
+    operator.open(VolatileObjectSpace(), "by_k")
+    assert repr(operator) == "HashAgg('by_k', columns k, count)"
+
+
+def test_an_event_operator_is_shown_by_its_name_and_whether_it_has_ended() -> None:
+    first, chain = Take(1), Chain(Take(3))
+    assert [repr(first), repr(chain)] == ["<Take [not open]>", "<Chain [not open]>"]
+    first.open(VolatileObjectSpace(), "first")
+    assert repr(first) == "Take('first')"
+    first.on_next(1)
+    assert repr(first) == "<Take 'first' [ended]>"
+
+
+def test_pipelines_and_streams_are_shown_by_their_names_and_columns() -> None:
+    pipeline, source = flights()
+    assert repr(pipeline) == "Pipeline(sources flights; results none)"
+    assert repr(source) == "Stream(Source 'flights', columns id, carrier)"
+    assert repr(source.filter(col("id") > 3)) == "Stream(Where, columns id, carrier)"
+    assert repr(source.group_by("carrier")) == "Grouped(by carrier, columns id, carrier)"
+    source.group_by("carrier").agg(n=count()).materialize("counts")
+    assert repr(pipeline) == "Pipeline(sources flights; results counts)"
+    assert repr(pipeline.as_operator()) == "<PipelineOperator sources flights; results counts [not open]>"
+
+
+def test_a_run_is_shown_by_its_store_epoch_and_results(tmp_path: Path) -> None:
+    pipeline, source = flights()
+    source.materialize("all")
+    path = str(tmp_path / "s.db")
+    with pipeline.run_local([{"flights": [(1, "UA")]}], path) as run:
+        assert repr(run) == f"LocalRun({path!r}, epoch 1, results all)"
+    assert repr(run) == f"<LocalRun {path!r} [closed]>"
+
+
+def test_a_function_that_closes_over_an_operator_is_the_same_function_whatever_is_shown_of_it() -> None:
+    operator = HashAgg(ROWS, ["k"], [count()])
+    functions = [lambda: operator, operator.process]
+    before = list(map(describe, functions))
+    operator.open(VolatileObjectSpace(), "by_k")
+    assert list(map(describe, functions)) == before
