@@ -12,6 +12,19 @@ REPAIR = f"call repair() on the store, {SALVAGE}"
 """What to do about a damaged file that a repair may mend."""
 
 
+def not_copied(what: object, instead: str) -> TypeError:
+    """Return the error for the copying or pickling of what has one place: two of it would share a half of it.
+
+    Args:
+        what: what it is.
+        instead: what to do instead.
+
+    >>> not_copied("a lock", "make another one")
+    TypeError("'a lock' is neither copied nor pickled: make another one")
+    """
+    return TypeError(f"{what!r} is neither copied nor pickled: {instead}")
+
+
 class CheckpointError(Exception):
     """Something about a store is not as the caller expected; nothing was changed."""
 

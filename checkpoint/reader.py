@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from operator import itemgetter
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import orjson
 
 from checkpoint.digests import check_run
-from checkpoint.errors import UnknownCheckpointError
+from checkpoint.errors import UnknownCheckpointError, not_copied
 from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
 from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
 from checkpoint.scan import PageSize, Scan, value_column
@@ -87,6 +87,9 @@ class Reader:
         if self.is_retired:
             return f"<Reader of {self._session.path!r}, {what} [which no longer exists]>"
         return f"Reader({self._session.path!r}, {what}, runs {', '.join(map(str, self.runs)) or 'none'})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise not_copied(self, "open the store where it is needed, and ask that for a reader")
 
     @_steadily
     def read_from(self, runs: Sequence[RunNumber]) -> None:

@@ -24,6 +24,7 @@ from checkpoint.errors import (
     CorruptStoreError,
     RunRefusedError,
     UnknownCheckpointError,
+    not_copied,
 )
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
@@ -575,7 +576,7 @@ class CheckpointStore:
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(f"{self!r} is neither copied nor pickled: open {self.path} where it is needed, or fork() it")
+        raise not_copied(self, f"open {self.path} where it is needed, or fork() it")
 
     def __repr__(self) -> str:
         return f"CheckpointStore({self.path!r})"

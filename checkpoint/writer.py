@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from inspect import CORO_CLOSED, CORO_SUSPENDED, getcoroutinestate
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ReferenceType, ref
 
-from checkpoint.errors import CheckpointError, UnknownCheckpointError
+from checkpoint.errors import CheckpointError, UnknownCheckpointError, not_copied
 from checkpoint.run import CheckpointKind, Payload, Run, reachable
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ class Writer:
         self._ending = RLock()
         self._has_begun = False
         self._commits: list[_AsyncCommit] = []
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise not_copied(self, "open another writer where one is needed: each serves one save")
 
     def __repr__(self) -> str:
         epoch = "" if self.epoch is None else f", epoch {self.epoch}"

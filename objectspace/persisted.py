@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet, WeakValueDictionary
 
 from checkpoint import (
@@ -23,6 +23,7 @@ from checkpoint import (
     Writer,
     WriterState,
 )
+from checkpoint.errors import not_copied
 from checkpoint.process import collecting_seldom
 from objectspace.errors import CheckpointProtocolError
 from objectspace.flight import Flight, current_task
@@ -323,6 +324,10 @@ class PersistedObjectSpace(ObjectSpace):
         self._reader = self._reader.of_nothing()  # What it has shown may be dropped now.
         if self._owns_store:
             self._store.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        instead = "open the store where it is needed, by its path; a copy of the store is made by fork()"
+        raise not_copied(self, instead)
 
     def __repr__(self) -> str:
         name, path = type(self).__name__, self._store.path

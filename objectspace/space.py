@@ -68,12 +68,6 @@ class ObjectSpace(ObjectFactory):
         """The renamings that not all functions were told of yet: the one that they are being told of comes first."""
         self._is_torn: int = False
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} is neither copied nor pickled: open the store where it is needed, by its path; a"
-            " copy of the store is made by fork()"
-        )
-
     def __repr__(self) -> str:
         name = type(self).__name__
         return f"<{name} [closed]>" if self._closed else f"{name}({self._shown_count()})"

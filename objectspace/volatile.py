@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from checkpoint import CheckpointKind, Receipt, Writer
 from checkpoint.epochs import epoch_after
+from checkpoint.errors import not_copied
 from objectspace.errors import CheckpointProtocolError
 from objectspace.space import ObjectSpace, refuse_closed
 
@@ -64,6 +65,9 @@ class VolatileObjectSpace(ObjectSpace):
             self._closed = True
             for handle in list(self._handles.values()):
                 self._kill(handle, refuse_closed)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise not_copied(self, "it has no store: make another one where it is needed; its objects have copy()")
 
     def __enter__(self) -> VolatileObjectSpace:
         return self

@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any, ClassVar
 from weakref import WeakMethod
 
+from checkpoint.errors import not_copied
 from objectspace.errors import CheckpointProtocolError
 from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
@@ -159,6 +160,11 @@ class Operator(ShownAtPrompt, ABC):
         They hold for what comes after the barrier; most operators make none of their own.
         """
         return []
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._home is not None:
+            raise not_copied(self, "it is open on a space; make another operator, and open that where it is needed")
+        return super().__reduce_ex__(protocol)
 
     def _at_prompt(self) -> tuple[str, str]:
         columns = f"columns {', '.join(self.schema.names)}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from checkpoint import CheckpointStore, Receipt
+from checkpoint.errors import not_copied
 from checkpoint.process import collecting_seldom
 from objectspace.errors import CheckpointProtocolError
 from objectspace.operators import catalogue
@@ -254,6 +255,9 @@ class LocalRun(ShownAtPrompt):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise not_copied(self, "open another run where it is needed: LocalRun(pipeline, store)")
 
     def _at_prompt(self) -> tuple[str, str]:
         path, store = self.space.store.path, self.space.store

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, NoReturn
 
 from checkpoint import CheckpointError
+from checkpoint.errors import not_copied
 from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
 from objectspace.relational import table_scans
@@ -581,6 +582,9 @@ class StateTable:
         count = len(self._buffer)
         self._is_sealed = not count
         return count
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise not_copied(self, f"open another handle where it is needed: StateTable(space, {self.name!r})")
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"

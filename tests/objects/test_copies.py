@@ -33,9 +33,16 @@ def test_handles_are_copied_as_plain_containers_and_never_pickled(space: Persist
 def test_spaces_and_stores_are_neither_copied_nor_pickled(
     space: PersistedObjectSpace, clone: Callable[[Any], Any]
 ) -> None:
-    for found in (space, space.store, VolatileObjectSpace()):
-        with pytest.raises(TypeError, match=f"{type(found).__name__}.* is neither copied nor pickled: open "):
-            clone(found)
+    found: dict[Any, str] = {
+        space: r"open the store .*fork\(\)",
+        space.store: r"open :memory: .*fork\(\)",
+        space.store.reader(): "open the store",
+        space.store.writer(): "open another writer",
+        VolatileObjectSpace(): "it has no store: make another one",
+    }
+    for one, instead in found.items():
+        with pytest.raises(TypeError, match=f"{type(one).__name__}.* is neither copied nor pickled: {instead}"):
+            clone(one)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from objectspace import VolatileObjectSpace
 from objectspace.operators import HashAgg, Pipeline, col, count
@@ -61,3 +66,17 @@ def test_a_function_that_closes_over_an_operator_is_the_same_function_whatever_i
     before = list(map(describe, functions))
     operator.open(VolatileObjectSpace(), "by_k")
     assert list(map(describe, functions)) == before
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_is_open_on_a_space_is_neither_copied_nor_pickled(clone: Callable[[Any], Any]) -> None:
+    operator, event_operator = HashAgg(ROWS, ["k"], [count()]), Take(1)
+    for one in (operator, event_operator):
+        copy.deepcopy(one).open(VolatileObjectSpace(), "o")
+        one.open(VolatileObjectSpace(), "o")
+    pipeline, source = flights()
+    source.materialize("all")
+    with pipeline.run_local([]) as run:
+        for one in (operator, event_operator, run):
+            with pytest.raises(TypeError, match=f"^{type(one).__name__}.* is neither copied nor pickled: .*open"):
+                clone(one)

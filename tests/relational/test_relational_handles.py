@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -133,6 +135,14 @@ def test_a_schema_that_stays_is_opened_beside_rows_that_wait() -> None:
     first = stocked()
     first.insert_row(("plums", 3))
     assert list(StateTable(first._space, "stock", STOCK, evolve=True).scan()) == [("apples", 100)]
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_handle_is_neither_copied_nor_pickled_which_would_lose_rows_that_wait(clone: Callable[[Any], Any]) -> None:
+    table = StateTable(new_space(), "stock", STOCK)
+    table.insert_row(("a", 1))
+    with pytest.raises(TypeError, match=r"'stock'.* is neither copied nor pickled: open another .*\(space, 'stock'\)"):
+        clone(table)
 
 
 def test_after_a_rollback_each_handle_may_write() -> None:

@@ -9,6 +9,7 @@ from numbers import Integral
 from operator import methodcaller
 from typing import Any, ClassVar
 
+from checkpoint.errors import not_copied
 from objectspace.codec import encode
 from objectspace.operators.base import not_open
 from objectspace.operators.events.periods import plain_time
@@ -193,6 +194,11 @@ class EventOperator(ShownAtPrompt, ABC):
         name = f"{self.name}/{role}"
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._claimed is not None:
+            raise not_copied(self, "it is open on a space; make another operator, and open that where it is needed")
+        return super().__reduce_ex__(protocol)
 
     def _at_prompt(self) -> tuple[str, str]:
         if self._claimed is None:
