@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Coroutine
 from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -51,6 +52,9 @@ def _paged(
     def _call(self: AsyncKeyValueTable[K, V], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
         return AsyncPageIterator(functools.partial(method, self.table, *args, **kwargs))
 
+    shown = inspect.signature(method)
+    gives = f"Async{shown.return_annotation}"
+    _call.__signature__ = shown.replace(return_annotation=gives)  # type: ignore[attr-defined]
     return _call
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -186,6 +187,7 @@ def test_steps_that_are_awaited_together_are_of_one_iteration(table: KeyValueTab
 def test_every_call_of_a_table_has_an_asynchronous_face(table: KeyValueTable[Any, Any]) -> None:
     calls = {name for name in dir(KeyValueTable) if not name.startswith("_")} - {"as_async", "family", "name"}
     assert calls <= set(dir(table.as_async()))
+    assert str(inspect.signature(table.as_async().key_iterator)).endswith("AsyncPageIterator[TableKey[K]]'")
 
 
 def test_making_an_iterator_does_not_wait_for_the_lock(manager: KeyValueTableManager) -> None:
