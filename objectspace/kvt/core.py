@@ -91,7 +91,7 @@ class TableCore(Generic[K, V]):
     def _versions(self, key_family: str, puts: Sequence[Put[K, V]]) -> list[KeyVersion]:
         return self._apply(family_of(key_family), puts)  # type: ignore[return-value]
 
-    def _apply(self, key_family: str | None, modifications: Sequence[Modification]) -> list[KeyVersion | None]:
+    def _apply(self, key_family: str | None, modifications: Sequence[Modification[K, V]]) -> list[KeyVersion | None]:
         """Serialize and check everything, then commit it."""
         changes = [self._change(one, key_family) for one in modifications]
         if not changes:
@@ -103,7 +103,7 @@ class TableCore(Generic[K, V]):
         numbers = self._commit(index, key_family, [change for change, _ in changes])
         return [None if number is None else KeyVersion(self._first + index, number) for number in numbers]
 
-    def _change(self, modification: Modification, key_family: str | None) -> tuple[Change, int]:
+    def _change(self, modification: Any, key_family: str | None) -> tuple[Change, int]:
         stored: Stored | None = None
         version = KeyVersion.NOT_EXISTS
         if not isinstance(modification, Insert):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Never, TypeVar
 
 from objectspace.kvt.versions import KeyVersion
 
 K = TypeVar("K")
 V = TypeVar("V")
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 
 MAX_PARTITIONS = 2**31 - 1
 """More partitions than this would overflow the partition expression in Spark SQL."""
@@ -35,8 +37,14 @@ class TableEntry(NamedTuple, Generic[K, V]):
     value: V
 
 
+class Modification(Generic[K_co, V_co]):
+    """What the members of a batch have in common."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Insert(Generic[K, V]):
+class Insert(Modification[K, V]):
     """A member of a batch: set a key that must not exist yet."""
 
     key: K
@@ -44,7 +52,7 @@ class Insert(Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Put(Generic[K, V]):
+class Put(Modification[K, V]):
     """A member of a batch: set a key, provided that it has this version if one is given."""
 
     key: K
@@ -53,14 +61,11 @@ class Put(Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Remove(Generic[K]):
+class Remove(Modification[K, Never], Generic[K]):
     """A member of a batch: remove a key, provided that it has this version if one is given."""
 
     key: K
     version: KeyVersion = KeyVersion.NO_VERSION
-
-
-Modification = Insert[Any, Any] | Put[Any, Any] | Remove[Any]
 
 
 @dataclass(frozen=True, slots=True)

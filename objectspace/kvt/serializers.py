@@ -14,10 +14,10 @@ T = TypeVar("T")
 class Serializer(Protocol[T]):
     """What a table asks of a serializer; any object with these two methods is one."""
 
-    def serialize(self, value: T) -> bytes:
+    def serialize(self, value: T, /) -> bytes:
         """Return a value as bytes; raise TypeError or ValueError if it has none."""
 
-    def deserialize(self, data: bytes) -> T:
+    def deserialize(self, data: bytes, /) -> T:
         """Return the value of bytes that :meth:`serialize` returned."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from objectspace.kvt import addressing
 from objectspace.kvt.core import TableCore, family_of, members_of, pair_of, typed
@@ -133,7 +133,7 @@ class KeyValueTable(TableCore[K, V]):
         members = [typed(key, TableKey) for key in members_of(keys)]
         self._apply(family_of(key_family), [Remove(key.key, key.version) for key in members])
 
-    def apply(self, key_family: str, modifications: Iterable[Modification]) -> list[KeyVersion | None]:
+    def apply(self, key_family: str, modifications: Iterable[Modification[K, V]]) -> list[KeyVersion | None]:
         """Insert, set and remove keys of one family, all or none; return a version for each, ``None`` for a removal.
 
         All conditions are judged against the state before the batch; then the members are applied in order.
@@ -150,8 +150,16 @@ class KeyValueTable(TableCore[K, V]):
         """
         return self._apply(family_of(key_family), members_of(modifications))
 
+    @overload
+    def update(self, key: K, function: Callable[[V | None], V], key_family: str | None = ...) -> KeyVersion: ...
+    @overload
     def update(
-        self, key: K, function: Callable[[Any], V], key_family: str | None = None, default: D | None = None
+        self, key: K, function: Callable[[V | D], V], key_family: str | None = ..., *, default: D
+    ) -> KeyVersion: ...
+    @overload
+    def update(self, key: K, function: Callable[[V | D], V], key_family: str | None, default: D) -> KeyVersion: ...
+    def update(
+        self, key: K, function: Callable[[Any], V], key_family: str | None = None, default: Any = None
     ) -> KeyVersion:
         """Set a key to what a function makes of its value, with no other write in between; return the version.
 

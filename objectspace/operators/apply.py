@@ -41,7 +41,7 @@ class Processor(Protocol):
     object, so an attribute that ``process`` changes is lost.
     """
 
-    def process(self, batch: pa.RecordBatch, space: SpacePart) -> Any:
+    def process(self, batch: pa.RecordBatch, space: SpacePart, /) -> Any:
         """Change objects of the space according to the rows of an epoch, and return the resulting rows.
 
         Args:

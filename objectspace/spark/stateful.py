@@ -18,7 +18,7 @@ class Stateful(Protocol):
     The object is copied to each task, so an attribute that ``process`` changes is lost.
     """
 
-    def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
+    def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace, /) -> None:
         """Update objects and key-value tables of the space with the rows of one shard in one epoch.
 
         A task may be tried again, and its rows may come in another order: the state afterwards must depend only on the

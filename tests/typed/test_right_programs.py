@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, assert_type
 
+import pyarrow as pa
+
 from objectspace import (
     Array,
     Dictionary,
@@ -15,11 +17,22 @@ from objectspace import (
     Set,
     SortedDictionary,
     SortedSet,
+    SpacePart,
     SparseArray,
     VolatileObjectSpace,
     register_dataclass,
 )
-from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager, TableEntry
+from objectspace.kvt import (
+    UTF8,
+    Insert,
+    KeyValueTable,
+    KeyValueTableConfiguration,
+    KeyValueTableManager,
+    Put,
+    Remove,
+    TableEntry,
+)
+from objectspace.operators import Pipeline
 
 
 def test_a_dictionary_gives_its_keys_and_values() -> None:
@@ -174,6 +187,33 @@ def test_arrays_and_lists_give_and_take_their_elements() -> None:
     assert assert_type(numbers[4:] + ["x"], list[int | str]) == [1, 1, "x"]
 
 
+class Trimmed:
+    def serialize(self, text: str) -> bytes:
+        return text.strip().encode()
+
+    def deserialize(self, stored: bytes) -> str:
+        return stored.decode()
+
+
+class Doubled:
+    def process(self, rows: pa.RecordBatch, part: SpacePart) -> list[dict[str, int]]:
+        return [{"id": row["id"], "v": 2 * row["v"]} for row in rows.to_pylist()]
+
+
+def test_a_protocol_leaves_the_names_of_parameters_to_its_classes() -> None:
+    manager = KeyValueTableManager(VolatileObjectSpace())
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    table = manager.open_key_value_table("s", "t", key_serializer=Trimmed())
+    assert_type(table, KeyValueTable[str, bytes]).put(" key ", b"value")
+    assert table.exists("key")
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"id": "int64", "v": "int64"}, key=["id"])
+    rows.apply(Doubled(), "doubled", {"id": "int64", "v": "int64"}, "id", "id").materialize("result")
+    with pipeline.run_local([{"rows": [(1, 2)]}]) as run:
+        assert run.rows("result") == [(1, 4)]
+
+
 def test_a_registered_dataclass_is_the_class_that_it_was() -> None:
     @dataclass
     class Place:
@@ -194,7 +234,15 @@ def test_the_faces_of_a_table_have_its_types() -> None:
             return [item.key async for page in table.key_iterator("f") for item in page.items]
 
     assert asyncio.run(keep()) == ["key"]
-    family = manager.open_key_value_table("s", "t", key_serializer=UTF8).family("f")
+    table = manager.open_key_value_table("s", "t", key_serializer=UTF8)
+    batch = [Insert("new", b"1"), Put("key", b"2"), Remove("none")]
+    assert [version is not None for version in table.apply("f", batch)] == [True, True, False]
+    table.apply("f", [Remove("new")])
+    table.update("key", lambda value: (value or b"") + b"!", "f")
+    table.update("new", lambda value: value + b"!", default=b"")
+    table.update("key", lambda value: value + b"!", "f", b"")
+    table.update("none", lambda value: value if isinstance(value, bytes) else b"%d" % value, default=1)
+    family = table.family("f")
     family.update({"other": b"1"}, more=b"2")
     assert assert_type(family.pop("other"), bytes) == assert_type(family.setdefault("one", b"1"), bytes)
     assert assert_type(family.pop("none", None), bytes | None) is None

@@ -17,7 +17,7 @@ from objectspace import (
     SparseArray,
     register_dataclass,
 )
-from objectspace.kvt import AsyncKeyValueTable, FamilyView
+from objectspace.kvt import AsyncKeyValueTable, FamilyView, Insert, KeyValueTable, Put, Remove
 
 
 def reads_of_a_dictionary(counts: Dictionary[str, int]) -> None:
@@ -127,9 +127,23 @@ def families(family: FamilyView[str, bytes]) -> None:
     family.pop("key").nope()  # type: ignore[attr-defined]
 
 
+def tables(table: KeyValueTable[str, bytes]) -> None:
+    table.apply("f", [Insert("key", "value")])  # type: ignore[arg-type]
+    table.apply("f", [Put(1, b"value"), Remove("key")])  # type: ignore[arg-type]
+    table.apply("f", [Remove(1)])  # type: ignore[arg-type]
+    batch = [Insert("key", "value"), Put("key", "value")]
+    table.apply("f", batch)  # type: ignore[arg-type]
+    table.update("key", lambda value: value + b"!")  # type: ignore[operator]
+    table.update("key", str.encode, default=b"")  # type: ignore[arg-type]
+    table.update("key", bytes.upper, default="")  # type: ignore[arg-type]
+    table.update("key", bytes.decode, default=b"")  # type: ignore[arg-type]
+
+
 async def asynchronous_tables(table: AsyncKeyValueTable[str, bytes]) -> None:
     await table.put(1, b"value")  # type: ignore[arg-type]
     await table.put("key", "value")  # type: ignore[arg-type]
     (await table.get("key")).value  # type: ignore[union-attr]
+    await table.apply("f", [Put("key", "value")])  # type: ignore[arg-type]
+    await table.update("key", lambda value: value + b"!")  # type: ignore[operator]
     async for page in table.entry_iterator("f"):
         page.items[0].value.nope()  # type: ignore[attr-defined]
