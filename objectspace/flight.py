@@ -9,7 +9,7 @@ from typing import Any
 from checkpoint import Writer, WriterState
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.variants import BY_NAME
-from objectspace.space import IndexEntry
+from objectspace.space import Entry
 
 
 class Flight:
@@ -26,7 +26,7 @@ class Flight:
         self,
         writer: Writer,
         objects: list[PersistedObject],
-        index: dict[int, IndexEntry | None],
+        index: dict[int, Entry | None],
         started: float,
     ) -> None:
         self.objects, self.index, self.started = objects, index, started

@@ -31,7 +31,7 @@ from objectspace.held_slots import HeldSlots
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import CUT, under_way
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, refuse_dead
-from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
+from objectspace.space import CACHE_SLOTS, Entry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
@@ -68,7 +68,7 @@ class PersistedObjectSpace(ObjectSpace):
     """
 
     _reader: Reader
-    _stored_index: dict[int, IndexEntry]
+    _stored_index: dict[int, Entry]
 
     def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
         super().__init__(cache_slots)
@@ -173,10 +173,10 @@ class PersistedObjectSpace(ObjectSpace):
             self._owed.discard(self._flight.task)
         self._is_torn = False
 
-    def _dirty_entries(self) -> dict[int, IndexEntry | None]:
+    def _dirty_entries(self) -> dict[int, Entry | None]:
         return {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
 
-    def _keep_later(self, noted: dict[int, PersistedObject], index: dict[int, IndexEntry | None]) -> None:
+    def _keep_later(self, noted: dict[int, PersistedObject], index: dict[int, Entry | None]) -> None:
         """Keep for the next save what was noted since this one began, by code of the values that it has saved."""
         self._dirty = {one: target for one, target in self._dirty.items() if one not in noted}
         self._index_dirty = {
@@ -349,12 +349,6 @@ class PersistedObjectSpace(ObjectSpace):
             return f"epoch {self._at_epoch}"
         return f"epoch {self.last_epoch}" if number == self._store.next_number() - 1 else f"checkpoint {number}"
 
-    def __enter__(self) -> PersistedObjectSpace:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def reader(self) -> Reader:
         """Return the reader of the last acknowledged state."""
         return self._reader
@@ -435,7 +429,7 @@ class PersistedObjectSpace(ObjectSpace):
         for handle in self._all_handles():
             handle._check()
 
-    def _take_over(self, reader: Reader, stored: dict[int, IndexEntry], handles: dict[int, PersistedObject]) -> None:
+    def _take_over(self, reader: Reader, stored: dict[int, Entry], handles: dict[int, PersistedObject]) -> None:
         """Take over the index from the store, and the handles of what is in it; objects are read when touched."""
         self._reader, entries = reader, dict(stored)
         ids = {entry[0]: object_id for object_id, entry in entries.items()}
@@ -541,7 +535,7 @@ class PersistedObjectSpace(ObjectSpace):
             target._weigh(len(items), size)
         return ObjectReceipt(len(items), size, time.perf_counter() - started)
 
-    def _index_row(self, object_id: int, entry: IndexEntry | None) -> Any:
+    def _index_row(self, object_id: int, entry: Entry | None) -> Any:
         stored = self._stored_index.get(object_id)
         if entry == stored:
             return None
@@ -672,7 +666,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._lent = WeakValueDictionary({lent._id: lent for lent in self._lent.values() if not is_dead(lent)})
         self._take_over(self._reader, stored, known)
 
-    def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:
+    def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, Entry]) -> int | None:
         """Return the id under which the object of a handle is stored, or None if it is not.
 
         An id under which it was never stored may belong to an object of another space, and a difference to a fork may
@@ -698,6 +692,6 @@ def _can_slip(target: PersistedObject) -> bool:
     return type(target)._has_slipped is not PersistedObject._has_slipped
 
 
-def _index_of(reader: Reader) -> dict[int, IndexEntry]:
+def _index_of(reader: Reader) -> dict[int, Entry]:
     """Return what objects are stored."""
     return {object_id: (name, kind or "", codec or "{}") for object_id, name, kind, codec in reader.index()}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import orjson
 
-from checkpoint import Reader
+from checkpoint import CheckpointKind, IndexEntry, Reader, Receipt
 from objectspace.codec import is_utf8
 from objectspace.errors import (
     GO_ON,
@@ -27,7 +28,7 @@ from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import REFUSALS, InOnePiece, undivided
 from objectspace.objects.variants import base_of, become
 
-IndexEntry = tuple[str, str, str]
+Entry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
 _OF_CALLS = (*REFUSALS, TypeError, ValueError)
@@ -52,7 +53,7 @@ class ObjectSpace(ObjectFactory):
     def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
         self.cache_slots = checked_cache_slots(cache_slots)
         self.mutex = RLock()
-        self._entries: dict[int, IndexEntry] = {}
+        self._entries: dict[int, Entry] = {}
         self._ids: dict[str, int] = {}
         self._handles: dict[int, PersistedObject] = {}
         self._next_id = 1
@@ -84,6 +85,20 @@ class ObjectSpace(ObjectFactory):
     def last_epoch(self) -> int:
         """The last epoch that is stored, or 0 if there is none."""
         return 0
+
+    @abstractmethod
+    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
+        """Take a checkpoint, which is durable if the space has a store, and return what it cost."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the space: its handles refuse all work. May be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
@@ -234,7 +249,7 @@ class ObjectSpace(ObjectFactory):
         Raises:
             ObjectNotFoundError: there is none of this name.
         """
-        return self.entry_of(name)[1]
+        return self._entries[self._find(name)][1]
 
     def entry_of(self, name: str) -> IndexEntry:
         """Return name, kind and codec of an object as they stand in the index.
@@ -242,7 +257,7 @@ class ObjectSpace(ObjectFactory):
         Raises:
             ObjectNotFoundError: there is none of this name.
         """
-        return self._entries[self._find(name)]
+        return IndexEntry(*self._entries[self._find(name)])
 
     def __contains__(self, name: object) -> bool:
         return name in self._ids

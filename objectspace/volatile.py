@@ -68,9 +68,3 @@ class VolatileObjectSpace(ObjectSpace):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise not_copied(self, "it has no store: make another one where it is needed; its objects have copy()")
-
-    def __enter__(self) -> VolatileObjectSpace:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -137,7 +137,7 @@ class TableCore(Generic[K, V]):
         before = partition.read_all(keys)
         try:
             written = write()
-            self._space.checkpoint()  # type: ignore[attr-defined]
+            self._space.checkpoint()
         except BaseException:
             partition.put_back(keys, before)
             raise
