@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from checkpoint.chain import OperatorPlan, ShardSaved
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.base import column_names
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.spark.aggregate import RunningAggregate
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, shard_task
@@ -42,11 +44,22 @@ class Operator:
     columns: tuple[str, ...] | None = None
     keyed: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:  # What it takes is more than what its fields hold then.
+
+        def __init__(
+            self,
+            name: str,
+            key: Sequence[str] | str,
+            process: Process | Stateful,
+            columns: Sequence[str] | str | None = None,
+            keyed: Sequence[str] | str = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for field in ("key", "columns", "keyed"):
             given = getattr(self, field)
-            if isinstance(given, str):  # One name is meant, not its letters.
-                object.__setattr__(self, field, (given,))
+            if isinstance(given, Sequence):  # One name is meant by a string, not its letters.
+                object.__setattr__(self, field, tuple(column_names(given)))
         if isinstance(self.process, type) or not (isinstance(self.process, Stateful) or callable(self.process)):
             raise ObjectSpaceError(
                 f"operator {self.name}: expected a function of (batches, space) or an object with process(batch, space)"

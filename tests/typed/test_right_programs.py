@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_type
 
 import pyarrow as pa
+import pytest
 
+from checkpoint import IndexEntry, Receipt
 from objectspace import (
     Array,
     Dictionary,
     List,
     ObjectDictionary,
+    ObjectSpace,
+    PersistedObjectSpace,
     Queue,
     Set,
     SortedDictionary,
@@ -33,6 +38,7 @@ from objectspace.kvt import (
     TableEntry,
 )
 from objectspace.operators import Pipeline
+from objectspace.spark import Operator
 
 
 def test_a_dictionary_gives_its_keys_and_values() -> None:
@@ -185,6 +191,26 @@ def test_arrays_and_lists_give_and_take_their_elements() -> None:
     numbers.sort(key=lambda number: -number)
     assert assert_type(numbers + [0], list[int]) == [3, 3, 2, 2, 1, 1, 0]
     assert assert_type(numbers[4:] + ["x"], list[int | str]) == [1, 1, "x"]
+
+
+@pytest.mark.parametrize("make", [VolatileObjectSpace, lambda: PersistedObjectSpace.open(":memory:")])
+def test_every_space_takes_checkpoints_and_is_closed(make: Callable[[], ObjectSpace]) -> None:
+    with make() as space:
+        space.create_list("l").append(1)
+        assert assert_type(space.checkpoint(), Receipt).number == 1
+        assert assert_type(space.entry_of("l"), IndexEntry).kind == "List"
+    space.close()
+
+
+class Counting:
+    def process(self, rows: pa.RecordBatch, part: PersistedObjectSpace) -> None:
+        part.get_or_create_list("counts").append(rows.num_rows)
+
+
+def test_an_operator_of_spark_takes_one_name_or_several() -> None:
+    operators = [Operator("o", "k", Counting(), keyed=["d"]), Operator("o", ["k"], Counting(), keyed="d")]
+    assert [assert_type(one.key, tuple[str, ...]) for one in operators] == [("k",), ("k",)]
+    assert [assert_type(one.keyed, tuple[str, ...]) for one in operators] == [("d",), ("d",)]
 
 
 class Trimmed:

@@ -18,6 +18,7 @@ from objectspace import (
     register_dataclass,
 )
 from objectspace.kvt import AsyncKeyValueTable, FamilyView, Insert, KeyValueTable, Put, Remove
+from objectspace.spark import Operator, Process
 
 
 def reads_of_a_dictionary(counts: Dictionary[str, int]) -> None:
@@ -78,6 +79,19 @@ def dictionaries_of_objects(space: ObjectSpace, groups: ObjectDictionary[str, Li
     counts: Dictionary[str, int] = space.create_dictionary("counts", of=list)  # type: ignore[assignment]
     words: List[str] = space.get_dictionary("words")  # type: ignore[assignment]
     print(sets, counts, words)
+
+
+def spaces(space: ObjectSpace) -> None:
+    ObjectSpace()  # type: ignore[abstract]
+    space.checkpoint("x")  # type: ignore[arg-type]
+    with space as opened:
+        opened.nope()  # type: ignore[attr-defined]
+    space.entry_of("l").nope()  # type: ignore[attr-defined]
+
+
+def operators_of_spark(process: Process) -> None:
+    Operator("o", 1, process)  # type: ignore[arg-type]
+    Operator("o", "k", process, keyed=[1])  # type: ignore[list-item]
 
 
 def hints_of_what_is_no_object(groups: ObjectDictionary[str, list[int]]) -> None:  # type: ignore[type-var]
