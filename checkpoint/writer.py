@@ -59,7 +59,7 @@ class Receipt:
     slots: int
     bytes: int
     seconds: float
-    objects: dict[str, ObjectReceipt] = field(default_factory=dict)
+    objects: dict[str, ObjectReceipt] = field(default_factory=dict, hash=False)
 
 
 class Writer:

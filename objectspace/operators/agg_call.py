@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from objectspace.operators.base import order_parts
 from objectspace.operators.fingerprints import describe
@@ -14,7 +15,12 @@ from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 from objectspace.relational.types import DECIMAL_DIGITS_MAX, INTEGERS, NUMBERS
 
-ARGUMENTS: dict[str, tuple[int, int]] = {
+AggKind = Literal[
+    "count", "sum", "avg", "min", "max", "first_value", "last_value", "string_agg", "array_agg", "bool_and", "bool_or",
+    "stddev", "stddev_pop", "variance", "variance_pop", "approx_count_distinct",
+]  # fmt: skip
+
+ARGUMENTS: dict[AggKind, tuple[int, int]] = {
     "count": (0, 1),
     "sum": (1, 1),
     "avg": (1, 1),
@@ -50,8 +56,11 @@ _DOMAIN: dict[str, frozenset[str]] = {
 }
 
 
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class AggCall:
     """One call of an aggregation.
+
+    Two calls are equal if all that was given is equal; a filter that is a function is equal to itself alone.
 
     Args:
         kind: ``count sum avg min max first_value last_value string_agg array_agg bool_and bool_or stddev stddev_pop
@@ -72,9 +81,17 @@ class AggCall:
     (AggCall('sum', 'v', filter=('v', '>', 0)), 'count')
     """
 
+    kind: AggKind
+    columns: tuple[str, ...]
+    distinct: bool
+    order_by: tuple[KeyPart, ...]
+    filter: Predicate | None
+    delimiter: str
+    name: str
+
     def __init__(
         self,
-        kind: str,
+        kind: AggKind,
         *columns: str,
         distinct: bool = False,
         order_by: Sequence[KeyPart] | str | None = (),
@@ -93,12 +110,21 @@ class AggCall:
         least, most = ARGUMENTS[kind]
         if not least <= len(columns) <= most:
             raise SchemaError(f"{kind} takes {least} to {most} columns: found {len(columns)} ({', '.join(columns)})")
-        self.kind, self.columns, self.filter = kind, columns, filter
-        self.order_by: tuple[KeyPart, ...] = tuple(order_parts(order_by))
-        self.distinct, self.delimiter = distinct, delimiter
-        self.name = name or "_".join([kind, *columns[:1]])
-        if self.distinct and not columns:
+        if distinct and not columns:
             raise SchemaError(f"{kind} with distinct takes a column")
+        order, name = tuple(order_parts(order_by)), name or "_".join([kind, *columns[:1]])
+        vars(self).update(kind=kind, columns=columns, distinct=distinct, order_by=order)
+        vars(self).update(filter=filter, delimiter=delimiter, name=name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._traits() == other._traits() if isinstance(other, AggCall) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.columns, self.name))
+
+    def _traits(self) -> dict[str, Any]:
+        """Return all that it consists of, in a form that can be compared: an expression cannot, but its text can."""
+        return {**vars(self), "filter": self.filter if callable(self.filter) else repr(self.filter)}
 
     @property
     def is_distinct(self) -> bool:
@@ -130,7 +156,7 @@ class AggCall:
     def renamed(self, name: str, filter: Predicate | None) -> AggCall:
         """Return the same call with another name and filter."""
         made = copy(self)
-        made.name, made.filter = name, filter
+        vars(made).update(name=name, filter=filter)
         return made
 
     def output_type(self, schema: TableSchema) -> DataType:

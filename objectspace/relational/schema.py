@@ -45,7 +45,7 @@ class Column:
     name: str
     type: Any
     nullable: bool = False
-    default: Any = None
+    default: Any = field(default=None, hash=False)
     id: int = 0
     former_names: tuple[str, ...] = field(default=(), repr=False, compare=False)
 

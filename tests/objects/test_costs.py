@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -337,6 +338,12 @@ def test_a_tensor_that_is_filled_and_put_back_writes_nothing(
     assert (tensor[...] == 1).all()
     tensor[...] = before
     assert space.checkpoint().slots == 0
+
+
+def test_a_receipt_can_be_hashed(space: PersistedObjectSpace) -> None:
+    space.create_list("l").append(1)
+    receipts = [space.checkpoint(), space.checkpoint()]
+    assert len({*receipts, replace(receipts[0], objects={})}) == 3
 
 
 def test_a_receipt_tells_the_cost_of_each_object(space: PersistedObjectSpace) -> None:

@@ -288,6 +288,22 @@ def test_calls_that_do_not_fit_their_input_are_refused(call: AggCall, why: str) 
 # Details of groups ----------------------------------------------------------------------------------------------------
 
 
+def test_a_call_is_a_value_except_for_a_function_that_filters() -> None:
+    def _is_large(v: int) -> bool:
+        return v > 5
+
+    for filter in (None, ("v", ">", 5), [("v", ">", 5)], _is_large, col("v") > 5):
+        one, other = (AggCall("sum", "v", order_by=["v"], filter=filter) for _ in range(2))
+        assert one == other
+        assert len({one, other, AggCall("sum", "v", filter=lambda v: v > 5)}) == 2
+    assert AggCall("count") != AggCall("count", name="n") != "count"
+    large, also_large, larger = (AggCall("sum", "v", filter=col("v") > number) for number in (5, 5, 6))
+    assert large == also_large != larger
+    with pytest.raises(AttributeError):
+        AggCall("count").name = "n"  # type: ignore[misc]
+    assert AggCall("count").renamed("n", None) == AggCall("count", name="n")
+
+
 def test_equal_values_are_one_group_in_one_form() -> None:
     running = Running(lambda: HashAgg(SCHEMA, ["f"], [AggCall("count"), AggCall("min", "f")]))
     nan = float("nan")

@@ -42,6 +42,11 @@ def test_a_row_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
     assert codec.same(text, text)
 
 
+def test_a_column_with_a_list_for_its_default_can_be_hashed() -> None:
+    one, other = (Column("tags", "list<string>", default=["a"]) for _ in range(2))
+    assert len({one, other, Column("tags", "list<string>", default=["b"])}) == 2
+
+
 def test_a_stored_row_is_readable() -> None:
     schema = TableSchema([Column(f"c{place}", kind) for place, kind in enumerate(EXAMPLES)])
     assert RowCodec(schema).encode(schema.check_row(tuple(EXAMPLES.values()))) == (
