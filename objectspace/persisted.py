@@ -25,6 +25,7 @@ from checkpoint import (
 )
 from checkpoint.errors import not_copied
 from checkpoint.process import collecting_seldom
+from checkpoint.session import Durability
 from objectspace.errors import CheckpointProtocolError
 from objectspace.flight import Flight, current_task
 from objectspace.held_slots import HeldSlots
@@ -94,15 +95,26 @@ class PersistedObjectSpace(ObjectSpace):
         self._take_over(reader, _index_of(reader), {})
 
     @classmethod
-    def open(cls, path: str | Path, **options: Any) -> PersistedObjectSpace:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        cache_slots: int = CACHE_SLOTS,
+        durability: Durability = "full",
+        read_only: bool = False,
+        history: int | None = None,
+    ) -> PersistedObjectSpace:
         """Open the space in a store file, creating it if it does not exist; :meth:`close` closes the file too.
 
         Args:
             path: the file.
-            options: ``cache_slots`` of the space; anything else goes to :class:`~checkpoint.CheckpointStore`.
+            cache_slots: how many clean slots it keeps in memory.
+            durability: what a commit waits for: see :class:`~checkpoint.CheckpointStore`.
+            read_only: whether nothing can be changed.
+            history: how many of the newest checkpoints stay readable: see :class:`~checkpoint.CheckpointStore`.
         """
-        cache_slots = checked_cache_slots(options.pop("cache_slots", CACHE_SLOTS))
-        store = CheckpointStore(path, **options)
+        cache_slots = checked_cache_slots(cache_slots)
+        store = CheckpointStore(path, durability=durability, read_only=read_only, history=history)
         try:
             space = cls(store, cache_slots=cache_slots)
         except BaseException:

@@ -25,8 +25,9 @@ from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col, computed_column, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
-from objectspace.operators.joining import Extras, compared, joined
+from objectspace.operators.joining import Extras, JoinName, compared, joined
 from objectspace.operators.keeping import kept
+from objectspace.operators.materialize import Conflict
 from objectspace.operators.own import applied, passed
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.prompt import ShownAtPrompt
@@ -121,11 +122,18 @@ class Pipeline(ShownAtPrompt):
         """Return the plan as text, with every state table: its number, name, schema and key."""
         return self.plan().explain()
 
-    def run_local(self, batches: Iterable[Mapping[str, Any]], store: Any = None, **options: Any) -> LocalRun:
+    def run_local(
+        self,
+        batches: Iterable[Mapping[str, Any]],
+        store: Any = None,
+        *,
+        drop_changed: bool = False,
+        keep_changes: bool = True,
+    ) -> LocalRun:
         """Run the pipeline in this process, one epoch per batch: see :func:`run_local`."""
         from objectspace.operators.run import run_local
 
-        return run_local(self, batches, store, **options)
+        return run_local(self, batches, store, drop_changed=drop_changed, keep_changes=keep_changes)
 
     def as_operator(self) -> PipelineOperator:
         """Return the pipeline as one operator, for embedding and for tests: see :class:`PipelineOperator`."""
@@ -292,7 +300,7 @@ class Stream(ShownAtPrompt):
         self,
         other: Stream,
         on: Sequence[str | tuple[str, str]] | str,
-        how: str = "inner",
+        how: JoinName = "inner",
         *,
         where: Any = None,
         null_safe: bool = False,
@@ -436,7 +444,7 @@ class Stream(ShownAtPrompt):
         name: str,
         key: Sequence[str] | None = None,
         *,
-        conflict: str | None = None,
+        conflict: Conflict | None = None,
         version: Sequence[str] | str | None = None,
     ) -> Stream:
         """Keep the rows as a table that can be read by its name, and pass their changes on.

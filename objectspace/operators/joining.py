@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Select
@@ -22,7 +22,7 @@ from objectspace.relational import Column, SchemaError, TableSchema
 if TYPE_CHECKING:
     from objectspace.operators.builder import Stream
 
-JOINS = {
+JOINS: dict[str, JoinKind] = {
     "inner": "inner",
     "left": "left_outer",
     "right": "right_outer",
@@ -32,6 +32,8 @@ JOINS = {
     "anti": "left_anti",
 }
 """The names of joins with the operator's kinds; the kinds themselves are accepted too."""
+
+JoinName = Literal["left", "right", "full", "outer", "semi", "anti"] | JoinKind
 
 On = Sequence[str | tuple[str, str]] | str
 
@@ -47,7 +49,7 @@ class Extras:
     as_of: tuple[str, str] | None = None
 
 
-def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Stream:
+def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -> Stream:
     """Return the join of two streams: see :meth:`Stream.join`."""
     if not isinstance(on, str | Iterable):
         raise SchemaError(f"on= takes names, or pairs of names: found {on!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
@@ -19,7 +19,7 @@ def kept(
     stream: Stream,
     name: str,
     key: Sequence[str] | None,
-    conflict: str | None,
+    conflict: Conflict | None,
     version: Sequence[str] | str | None,
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
@@ -32,7 +32,7 @@ def kept(
         # After an operator with state, rows come in no meaningful order.
         in_order = takes_order and not Plan([stream.node]).stateful
         stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema, in_order=in_order))
-    given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
+    given, chosen = stream.schema, conflict or "overwrite"
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
     # An operator in between may have dropped changes that cancel, and one with another key has.
     hears_all = origin.label == "Source" and not origin.is_own and origin.schema.primary_key == given.primary_key

@@ -94,6 +94,10 @@ def test_a_dictionary_of_objects_has_the_kind_of_its_objects() -> None:
     assert assert_type(groups.pop("b", None), list[int] | None) is None
     assert_type(space.create_dictionary("sets", of="set"), ObjectDictionary[Any, Set[Any]])
     assert_type(space.create_dictionary("queues", of=Queue), ObjectDictionary[Any, Queue[Any]])
+    assert_type(space.get_or_create_dictionary("queues", of="queue"), ObjectDictionary[Any, Queue[Any]])
+    assert_type(
+        space.create_dictionary("ages", of="sorted_dictionary"), ObjectDictionary[Any, SortedDictionary[Any, Any]]
+    )
     assert_type(space.get_or_create_dictionary("sets", of=set), ObjectDictionary[Any, Set[Any]])
     nested: ObjectDictionary[str, Dictionary[str, int]] = space.create_dictionary("nested", of=dict)
     assert assert_type(nested.setdefault("a").setdefault("b", 1), int) == 1

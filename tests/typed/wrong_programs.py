@@ -11,6 +11,7 @@ from objectspace import (
     List,
     ObjectDictionary,
     ObjectSpace,
+    PersistedObjectSpace,
     Set,
     SortedDictionary,
     SortedSet,
@@ -18,6 +19,7 @@ from objectspace import (
     register_dataclass,
 )
 from objectspace.kvt import AsyncKeyValueTable, FamilyView, Insert, KeyValueTable, Put, Remove
+from objectspace.operators import AggCall, Pipeline, Stream
 from objectspace.spark import Operator, Process
 
 
@@ -87,6 +89,16 @@ def spaces(space: ObjectSpace) -> None:
     with space as opened:
         opened.nope()  # type: ignore[attr-defined]
     space.entry_of("l").nope()  # type: ignore[attr-defined]
+
+
+def names_of_options(stream: Stream, pipeline: Pipeline) -> None:
+    PersistedObjectSpace.open("s.db", durabilty="full")  # type: ignore[call-arg]
+    PersistedObjectSpace.open("s.db", durability="none")  # type: ignore[arg-type]
+    pipeline.run_local([], drop_change=True)  # type: ignore[call-arg]
+    stream.join(stream, on="k", how="outter")  # type: ignore[arg-type]
+    stream.materialize("result", conflict="owerwrite")  # type: ignore[arg-type]
+    AggCall("summ", "v")  # type: ignore[arg-type]
+    AggCall("sum", "v").name = "total"  # type: ignore[misc]
 
 
 def operators_of_spark(process: Process) -> None:
