@@ -32,7 +32,7 @@ def spans(subject: Subject, start: Seen, end: Seen) -> list[Span]:
         CheckpointError: what the reader has seen, or was to read, belongs to another history than what is there.
         UnknownCheckpointError: epochs that the reader has not seen yet were collected.
     """
-    if end.epoch <= start.epoch:
+    if not end.is_after(start):
         return []
     chain = None if subject.is_file else subject.chain()
     history = History.of_file(subject.path) if chain is None else History.of_space(chain)
@@ -41,8 +41,9 @@ def spans(subject: Subject, start: Seen, end: Seen) -> list[Span]:
     if chain is not None:
         found = list(spans_of(chain, start.epoch, end.epoch))
     else:
-        require_kept(history.place, start.epoch, end.epoch, history.oldest)
-        found = [Span(start.epoch + 1, end.epoch, 1)]  # The task finds out what is there before the first of them.
+        # The task finds out what is there before the first of them.
+        found = [Span(start.epoch + 1, end.epoch, 1, is_whole=start.is_nothing)]
+        require_kept(history.place, _before(found[0]), end.epoch, history.oldest)
     return [replace(span, mark=history.seen(span.last).mark) for span in found]
 
 
@@ -65,18 +66,23 @@ def changes(subject: Subject, shard: int, span: Span) -> _Batches:
     return _changes_of_shard(subject, chain, place, span.last, is_whole=span.is_whole)
 
 
+def _before(span: Span) -> int | None:
+    """Return the epoch that the reader of a store file has seen, ``None`` if it has seen nothing."""
+    return None if span.is_whole else span.first - 1
+
+
 def _changes_of_file(subject: Subject, span: Span) -> _Batches:
-    after = span.first - 1
+    after = _before(span)
     with subject.open(0) as store:
         # Of the snapshot that gives the rows: the file may have dropped epochs since the plan was made.
         history, kept = History.of_store(store), kept_records(store)
         history.require(Seen(span.last, span.mark))
         require_kept(history.place, after, span.last, history.oldest)
-        if after < history.oldest and kept[0].number > 1:
+        if after is None and kept[0].number > 1:
             yield from _rows(subject, store, Place(0, 1, history.oldest), at=history.oldest)
             after = history.oldest
         for record in kept:
-            if after < record.epoch <= span.last:
+            if (after is None or after < record.epoch) and record.epoch <= span.last:
                 yield from _changes_at(subject, store, Place(0, 1, record.epoch))
 
 

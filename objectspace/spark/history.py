@@ -18,11 +18,11 @@ class Seen:
     """How far a feed has come, which Spark keeps as its offset; or the epoch that a DataFrame is of.
 
     Args:
-        epoch: the newest epoch that was read, 0 where a feed begins.
+        epoch: the newest epoch that was read, 0 without a mark where a feed begins: a store file may have an epoch 0.
         mark: the mark of that epoch, empty if nothing is known of it, as in offsets of earlier versions.
     """
 
-    epoch: int
+    epoch: int = 0
     mark: str = ""
 
     @classmethod
@@ -33,6 +33,15 @@ class Seen:
     def offset(self) -> dict[str, Any]:
         """Return the offset that says it."""
         return {"epoch": self.epoch, "history": self.mark} if self.mark else {"epoch": self.epoch}
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing was read yet."""
+        return not self.epoch and not self.mark
+
+    def is_after(self, other: Seen) -> bool:
+        """Return whether this is further than another one has come."""
+        return not self.is_nothing and (other.is_nothing or self.epoch > other.epoch)
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,9 @@ class History:
 
         return cls(f"store {store.path}", oldest, newest, mark_of, [record.epoch for record in kept])
 
-    def further(self, epoch: int, most: int) -> int:
-        """Return the epoch that comes so many after another one, or the newest; those of a store file have gaps."""
-        place = bisect_right(self.epochs, epoch) + most
+    def further(self, seen: Seen, most: int) -> int:
+        """Return the epoch that comes so many after what was seen, or the newest; those of a store file have gaps."""
+        place = most + (0 if seen.is_nothing else bisect_right(self.epochs, seen.epoch))
         return self.epochs[place - 1] if place <= len(self.epochs) else self.newest
 
     def seen(self, epoch: int) -> Seen:
@@ -127,9 +136,11 @@ class History:
 
     def _instead_of(self, seen: Seen) -> str:
         """Return what was expected and what is there, if that is not the epoch that was seen; else nothing."""
+        if seen.is_nothing:
+            return ""
         expected = f"expected that epoch{f' with the mark {seen.mark}' if seen.mark else ''}"
         if seen.epoch > self.newest:
-            found = f"the newest epoch is {self.newest}" if self.newest else "there is no epoch yet"
+            found = f"the newest epoch is {self.newest}" if self.epochs else "there is no epoch yet"
             return f"{expected}, found that {found}"
         mark = self.seen(seen.epoch).mark if seen.mark else ""
         return f"{expected}, found that epoch {seen.epoch} has the mark {mark}" if mark not in ("", seen.mark) else ""

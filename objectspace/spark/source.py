@@ -219,7 +219,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the position before the first epoch."""
-        return Seen(0).offset()
+        return Seen().offset()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Return the newest epoch, or as many further as one trigger takes; the start if there is none after it.
@@ -233,8 +233,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen, history = Seen.of(start), self._subject.history()
         history.require(seen)
         newest = history.newest if self._until is None else min(history.newest, self._until)
-        last = min(newest, history.further(seen.epoch, self._most))
-        return history.seen(last).offset() if last > seen.epoch else start
+        last = history.seen(min(newest, history.further(seen, self._most)))
+        return last.offset() if last.is_after(seen) else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return a partition for each shard of each span of epochs that have the same shards.

@@ -17,7 +17,8 @@ class Span:
         first: the first one.
         last: the last one.
         shards: the number of shards in all of them, and before the first.
-        is_whole: whether the first gives all rows that are there, because what came before is gone.
+        is_whole: whether the first gives all rows that are there, because what came before is gone; of a store file
+            whether the reader has seen nothing yet.
         mark: what tells the last one from an epoch of another history; empty if it was not looked at.
     """
 
@@ -45,7 +46,7 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
     if last <= after:
         return
     floor = chain.first_epoch
-    require_kept(f"space at {chain.location.url}", after, last, floor)
+    require_kept(f"space at {chain.location.url}", after or None, last, floor)
     first = max(after + 1, floor)
     is_whole = first > after + 1
     begin, shards = first, chain.shards_at(after or first)
@@ -59,20 +60,20 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
         yield Span(begin, last, shards, is_whole)
 
 
-def require_kept(place: str, after: int, last: int, floor: int) -> None:
+def require_kept(place: str, after: int | None, last: int, floor: int) -> None:
     """Make sure that a feed has not fallen behind what is kept.
 
     Args:
         place: what it reads.
-        after: the epoch that the reader has seen, 0 at the beginning.
+        after: the epoch that the reader has seen, ``None`` at the beginning.
         last: the last epoch to read.
         floor: the oldest epoch that is kept.
 
     Raises:
         UnknownCheckpointError: epochs that the reader has not seen yet are gone.
     """
-    if 0 < after < floor or last < floor:
+    if last < floor or (after is not None and after < floor):
         raise UnknownCheckpointError(
-            f"{place}: the feed comes from epoch {after}, and the oldest that is kept is {floor}: start a new feed,"
-            " with another checkpointLocation: it then begins with all rows; and keep more epochs"
+            f"{place}: the feed comes from epoch {after or 0}, and the oldest that is kept is {floor}: start a new"
+            " feed, with another checkpointLocation: it then begins with all rows; and keep more epochs"
         )

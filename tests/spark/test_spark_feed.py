@@ -336,6 +336,42 @@ def test_the_feed_of_a_file_begins_with_what_the_file_still_has(tmp_path: Path) 
         read(1, 30)
 
 
+@pytest.mark.parametrize("epochs", [(0,), (0, 1, 2), (-3, 0, 5), (-3, -1)])
+def test_the_feed_of_a_file_has_epoch_0_and_those_below(tmp_path: Path, epochs: Sequence[int]) -> None:
+    path = str(tmp_path / "state.db")
+    with PersistedObjectSpace.open(path) as space:
+        if epochs[0] < 0:  # A table takes epochs below 1 only after such a checkpoint.
+            space.checkpoint(epoch=-9)
+        table = StateTable(space, "t", SCHEMA)
+        for epoch in epochs:
+            table.insert_row((f"k{epoch}", epoch))
+            space.checkpoint(epoch=epoch)
+    wanted = [("+", epoch, f"k{epoch}", epoch) for epoch in epochs]
+    for most in (1, 1000):
+        reader = feed(path, most)
+        found, seen = [], reader.initialOffset()
+        while (following := reader.latestOffset(seen, None)) != seen:
+            found += changes_of(reader, seen, following)
+            seen = following
+        assert (found, reader.partitions(seen, seen)) == (wanted, [])
+    assert (reader.initialOffset(), seen["epoch"]) == ({"epoch": 0}, epochs[-1])
+
+
+def test_the_feed_of_a_file_that_has_seen_epoch_0_says_that_what_follows_is_gone(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with PersistedObjectSpace(CheckpointStore(path)) as space:
+        for epoch in range(4):
+            StateTable(space, "t", SCHEMA).insert_row((f"k{epoch}", epoch))
+            space.checkpoint(epoch=epoch)
+        seen = feed(path, 1).latestOffset({"epoch": 0}, None)
+        space.store.prune(keep=2)
+        end = feed(path).latestOffset(seen, None)
+        with pytest.raises(UnknownCheckpointError, match="comes from epoch 0, and the oldest that is kept is 2: start"):
+            feed(path).partitions(seen, end)
+        assert len(changes_of(feed(path), {"epoch": 0}, end)) == 4
+        space.store.close()
+
+
 def put_back(copy: Path, place: str) -> None:
     """Put a copy of a space, or of a store file, in its place."""
     if copy.is_dir():

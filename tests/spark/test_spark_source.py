@@ -379,7 +379,7 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
             table.insert_row((f"k{epoch}", epoch))
             space.checkpoint(epoch=epoch)
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
-    found = [tuple(row.values()) for batch in changes(subject, 0, Span(1, 10, 1)) for row in batch.to_pylist()]
+    found = [tuple(row.values()) for batch in changes(subject, 0, Span(1, 10, 1, True)) for row in batch.to_pylist()]
     assert found == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
 
 
