@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from objectspace.relational import Column, RowError, StorageTable
 from objectspace.relational.arrow import array_of, schema_of
 from objectspace.relational.memtable import Operation
 from objectspace.relational.schema import Row
-from objectspace.relational.types import INTEGERS
+from objectspace.relational.types import FLOATS, INTEGERS, DataType
 from objectspace.relational.values import BadValue, checker, nearest_float32
 from objectspace.spark.contents import BATCH_ROWS
 from objectspace.spark.pushdown import Bounds
@@ -81,7 +81,7 @@ def _array(values: Sequence[Any], column: Column, there: Column, what: str) -> p
         return array_of(values, column)
     check = checker(column.type)
     try:
-        return array_of([None if value is None else check(_narrowed(value, column)) for value in values], column)
+        return array_of([None if value is None else check(_narrowed(value, column.type)) for value in values], column)
     except (BadValue, RowError) as error:
         raise ObjectSpaceError(
             f"{what}: column {column.name!r} is {there.type} now, and the feed began with {column.type}, which does not"
@@ -89,17 +89,27 @@ def _array(values: Sequence[Any], column: Column, there: Column, what: str) -> p
         ) from None
 
 
-def _narrowed(value: Any, column: Column) -> Any:
+def _narrowed(value: Any, kind: DataType) -> Any:
     """Return a value of a wider type in the form of a narrower one that holds it; others as they are.
 
     Raises:
         BadValue: it would be rounded.
     """
-    if column.type.kind in INTEGERS and isinstance(value, float | Decimal) and isfinite(value) and value % 1 == 0:
+    if kind.element is not None:
+        return [None if item is None else _narrowed(item, kind.element) for item in value]
+    if kind.kind in INTEGERS and isinstance(value, float | Decimal) and isfinite(value) and value == int(value):
         return int(value)
-    if column.type.kind == "float32" and isfinite(value) and nearest_float32(value) != value:
-        raise BadValue(f"expected a number of 32 bits, found {value}")
-    return value
+    return _narrowed_float(value, kind) if kind.kind in FLOATS else value
+
+
+def _narrowed_float(value: Any, kind: DataType) -> float:
+    try:
+        near = nearest_float32(value) if kind.kind == "float32" else float(value)
+    except OverflowError:
+        near = inf
+    if near != value and value == value:
+        raise BadValue(f"expected a {kind}, found {value}, which it would round")
+    return near
 
 
 def _arrays(table: StorageTable, rows: Sequence[Row]) -> list[pa.Array]:

@@ -361,6 +361,44 @@ def test_a_feed_that_began_before_a_column_was_widened_gives_what_its_type_holds
             before(1, 2)
 
 
+HELD = [
+    ("int64", "decimal", Decimal(10) ** 28, None),
+    ("float32", "float64", 1e39, None),
+    ("float32", "float64", 0.1, None),
+    ("float32", "float64", 0.5, 0.5),
+    ("float32", "float64", float("inf"), float("inf")),
+    ("list<int32>", "list<float64>", [2.0, None], [2, None]),
+    ("list<int32>", "list<float64>", [2.5], None),
+    ("list<float32>", "list<float64>", [0.1], None),
+    ("list<list<int64>>", "list<list<decimal>>", [[Decimal(2)], None], [[2], None]),
+    ("list<list<int64>>", "list<list<decimal>>", [[Decimal(10) ** 28]], None),
+]
+"""Types of a column when a feed begins and later, a later value, and what the feed gives, nothing if it cannot."""
+
+
+@pytest.mark.parametrize(("old", "new", "value", "wanted"), HELD)
+def test_a_feed_gives_no_value_that_the_type_of_its_start_would_round(
+    tmp_path: Path, old: str, new: str, value: Any, wanted: Any
+) -> None:
+    options = {"path": str(tmp_path / "state.db"), "table": "t", "changes": "true"}
+    with PersistedObjectSpace.open(options["path"]) as space:
+        table = StateTable(space, "t", TableSchema([Column("k", "string"), Column("a", old)], ["k"]))
+        space.checkpoint()
+        source = ObjectSpaceSource(options)
+        reader = source.streamReader(source.schema())
+        StateTable(space, "t", table.schema.widened("a", new), evolve=True).insert_row(("x", value))
+        space.checkpoint()
+        [part] = reader.partitions({"epoch": 1}, {"epoch": 2})
+        if wanted is not None:
+            assert [row["a"] for batch in reader.read(part) for row in batch.to_pylist()] == [wanted]
+            return
+        with pytest.raises(
+            ObjectSpaceError,
+            match=f"'t' at epoch 2: column 'a' is {new} now, .* with {old}, .*: start another one, .*; .*",
+        ):
+            list(reader.read(part))
+
+
 def test_another_column_that_a_shard_renames_later_ends_a_feed(space: Space) -> None:
     space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), put(KEYS[1][1], 4, 5, change=adding("c", 9)))
     before = space.feed(columns="k,b")
