@@ -278,6 +278,17 @@ class TableSchema:
                 return f"the new column {column.name!r} needs a default, or nullable=True: there are rows without it"
         return ""
 
+    def why_not_made_again_as(self, old: TableSchema) -> str:
+        """Return why the columns of a table that was made again are others than those of an older one; else empty.
+
+        Each table numbers its columns itself: only their names tell what they are.
+        """
+        names = dict(zip(old.ids, old.names))
+        for own, name in zip(self.ids, self.names):
+            if names.get(own, name) != name:
+                return f"column {name!r} has the number that {names[own]!r} had, and is another one"
+        return ""
+
     def difference_to(self, other: TableSchema, said: tuple[str, str] = ("stored", "wanted")) -> str:
         """Return how the schema differs from another one: which columns, with both types, and which roles.
 

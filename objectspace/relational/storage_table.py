@@ -181,7 +181,7 @@ class StorageTable:
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema(), self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
-    def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
+    def changes(self, from_epoch: int, to_epoch: int, former_name: str | None = None) -> Iterator[Operation]:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
         Each is an :class:`Operation`, a tuple ``(kind, old, new)``: the kind is a :class:`Kind`, and the rows before
@@ -190,8 +190,13 @@ class StorageTable:
         The changes do not mention rows that were inserted and deleted in between, rows that a watermark has come to
         hide, rows that changed only in other columns, or values replaced by values that are equal in SQL, such as 1.0
         by 1.00. Across an epoch in which the table was renamed every row comes as an insert, because there was no table
-        of this name before. Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this
-        storage table.
+        of this name before, unless its former name is given. Both epochs are read with the schema at ``to_epoch``, and
+        rows have the columns of this storage table.
+
+        Args:
+            from_epoch: the first epoch.
+            to_epoch: the last epoch.
+            former_name: the name that the table had before the first epoch, by default that which it has now.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
@@ -210,7 +215,7 @@ class StorageTable:
         if first == last:
             return iter(())
         after = _View(self._store, self._store.reader(last), self.name)
-        before = None if not first else _earlier(self._store, first, self.name, after)
+        before = None if not first else _earlier(self._store, first, former_name or self.name, after)
         return self._net(before, after)
 
     def __repr__(self) -> str:
@@ -440,6 +445,8 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
         return None
     known, now = view.record, after.record
     reason = now.schema.why_not_evolved_from(known.schema)
+    if view.object_id != after.object_id and not reason:
+        reason = now.schema.why_not_made_again_as(known.schema)
     if reason or now.layouts[: len(known.layouts)] != known.layouts:
         raise SchemaMismatchError(
             f"table {name!r} was dropped and made again with another schema, and there are no changes between the two:"

@@ -303,6 +303,23 @@ def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
     assert [one.new for one in StorageTable(space, "t").changes(1, 2)] == [(1, "x", "y")]
 
 
+@pytest.mark.parametrize("columns", ["first last", "last first", "first zip"])
+def test_columns_of_a_table_that_was_made_again_are_known_by_their_names(columns: str) -> None:
+    space: PersistedObjectSpace = new_space()
+    for epoch, names in ((1, "first last"), (2, columns)):
+        schema = schema_of("k int64", *[f"{name} string" for name in names.split()], key=["k"])
+        StateTable(space, "t", schema).insert_row((epoch, "Ada", "Lovelace"))
+        space.checkpoint(epoch=epoch)
+        if epoch == 1:
+            drop_table(space, "t")
+    if columns == "first last":
+        changes = StorageTable(space, "t").changes(2, 2)
+        assert [one.old or one.new for one in changes] == [(1, "Ada", "Lovelace"), (2, "Ada", "Lovelace")]
+    else:
+        with pytest.raises(SchemaMismatchError, match=r"'t' was dropped and made again (?s:.*) has the number that '"):
+            StorageTable(space, "t").changes(2, 2)
+
+
 def test_what_old_rows_hold_in_an_added_column_stays() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))

@@ -551,6 +551,7 @@ def test_changes_over_a_renaming_begin_with_nothing() -> None:
     space.checkpoint(epoch=3)
     kinds = [(one.kind.value, one.new[0]) for one in StorageTable(space, "u").changes(2, 2)]
     assert kinds == [("insert", 1), ("insert", 3)]
+    assert [one.new for one in StorageTable(space, "u").changes(2, 2, "t")] == [(3, 4, "y")]
     assert [one.new[0] for one in StorageTable(space, "u").changes(3, 3)] == [5]
 
 
