@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, cache_root, fold, open_cache
-from objectspace import PersistedObjectSpace
-from objectspace.relational import SchemaMismatchError, StorageTable, TableSchema
-from objectspace.spark.feed_columns import FeedColumns, Place
+from objectspace.relational import StorageTable
+from objectspace.spark.feed_columns import FeedColumns, Found
+from objectspace.spark.feed_table import Place, Stored, tables_at
 from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.subject import Subject
@@ -57,13 +58,17 @@ def changes(subject: Subject, shard: int, span: Span) -> _Batches:
 
     Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
     """
+    subject = subject if subject.fed is not None else subject.feeding_from(span.last)
+    if subject.fed is None:
+        return iter(())
+    feed = _Feed(subject.fed, subject.name)
     if subject.is_file:
-        return _changes_of_file(subject, span)
+        return _changes_of_file(subject, feed, span)
     chain = subject.chain()
     History.of_space(chain).require(Seen(span.last, span.mark))
     before = span.first if span.is_whole else span.first - 1
     place = Place(shard, span.shards, before)
-    return _changes_of_shard(subject, chain, place, span.last, is_whole=span.is_whole)
+    return _changes_of_shard(subject, chain, feed, place, span.last, is_whole=span.is_whole)
 
 
 def _before(span: Span) -> int | None:
@@ -71,7 +76,7 @@ def _before(span: Span) -> int | None:
     return None if span.is_whole else span.first - 1
 
 
-def _changes_of_file(subject: Subject, span: Span) -> _Batches:
+def _changes_of_file(subject: Subject, feed: _Feed, span: Span) -> _Batches:
     after = _before(span)
     with subject.open(0) as store:
         # Of the snapshot that gives the rows: the file may have dropped epochs since the plan was made.
@@ -79,14 +84,16 @@ def _changes_of_file(subject: Subject, span: Span) -> _Batches:
         history.require(Seen(span.last, span.mark))
         require_kept(history.place, after, span.last, history.oldest)
         if after is None and kept[0].number > 1:
-            yield from _rows(subject, store, Place(0, 1, history.oldest), at=history.oldest)
+            yield from feed.rows(store, Place(0, 1, history.oldest), at=history.oldest)
             after = history.oldest
         for record in kept:
             if (after is None or after < record.epoch) and record.epoch <= span.last:
-                yield from _changes_at(subject, store, Place(0, 1, record.epoch))
+                yield from feed.changes_at(store, Place(0, 1, record.epoch))
 
 
-def _changes_of_shard(subject: Subject, chain: Chain, place: Place, last: int, *, is_whole: bool) -> _Batches:
+def _changes_of_shard(
+    subject: Subject, chain: Chain, feed: _Feed, place: Place, last: int, *, is_whole: bool
+) -> _Batches:
     operator, (shard, _, before) = subject.operator_in(chain), place
     # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at different epochs.
     plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
@@ -96,81 +103,64 @@ def _changes_of_shard(subject: Subject, chain: Chain, place: Place, last: int, *
     runs = chain.runs(operator, shard, before + 1, last)
     with open_cache(plan, shard, () if is_whole else runs) as store:
         if is_whole:
-            yield from _rows(subject, store, place)
+            yield from feed.rows(store, place)
         for accepted in runs:
-            # Not that of the newest state: the cache may be ahead, by what another reader or an attempt has folded in.
-            schema = _schema_before(subject, store, accepted.epoch)
             # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
             fold(store, plan.location, [accepted])
-            yield from _changes_at(subject, store, place._replace(epoch=accepted.epoch), schema)
+            yield from feed.changes_at(store, place._replace(epoch=accepted.epoch))
 
 
-def _rows(subject: Subject, store: CheckpointStore, place: Place, at: int | None = None) -> _Batches:
-    """Yield all rows of the table as changes of an epoch: the rows at it, or at the end of the store."""
-    return _fed(subject, store, place, at, lambda table: (("+", row) for row in table.scan()))
+class _Feed(NamedTuple):
+    """Gives the rows and the changes of the table of a feed.
+
+    Args:
+        columns: the table and its columns at the start of the feed.
+        name: what errors call the table.
+    """
+
+    columns: FeedColumns
+    name: str
+
+    def rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> _Batches:
+        """Yield all rows of the table as changes of an epoch: the rows at it, or at the end of the store."""
+        table = self.columns.table_in(tables_at(store, at), place)
+        if table is not None:
+            yield from self._all("+", store, table, place, at, self._found(table, table, place))
+
+    def changes_at(self, store: CheckpointStore, place: Place) -> _Batches:
+        """Yield the changes of an epoch that a store has as a checkpoint of its own."""
+        epoch = place.epoch
+        table = self.columns.table_in(tables_at(store, epoch), place)
+        if table is None:
+            return
+        number = store.number_up_to(epoch - 1)
+        former = place._replace(epoch=store.epoch_of(number))
+        before = self.columns.table_in(tables_at(store, former.epoch), former) if number else None
+        found = self._found(table, before, place)
+        if before is not None and table.is_itself(before):
+            changes = _reading(store, table, found, epoch).changes(epoch, epoch, before.name)
+            yield from self._batches(found, epoch, halves(changes))
+            return
+        if before is not None:  # It was made again: nothing tells which of its rows are still the same.
+            yield from self._all("-", store, before, place, former.epoch, self._found(before, before, former))
+        yield from self._all("+", store, table, place, epoch, found)
+
+    def _all(
+        self, op: str, store: CheckpointStore, table: Stored, place: Place, at: int | None, found: Sequence[Found]
+    ) -> _Batches:
+        changes = ((op, row) for row in _reading(store, table, found, at).scan())
+        return self._batches(found, place.epoch, changes)
+
+    def _found(self, table: Stored, before: Stored | None, place: Place) -> list[Found]:
+        return self.columns.found_in(table, before, place, self._what(place.epoch))
+
+    def _batches(self, found: Sequence[Found], epoch: int, changes: Changes) -> _Batches:
+        return self.columns.batches(found, epoch, changes, self._what(epoch))
+
+    def _what(self, epoch: int) -> str:
+        return f"table {self.name!r} at epoch {epoch}"
 
 
-def _changes_at(subject: Subject, store: CheckpointStore, place: Place, before: TableSchema | None = None) -> _Batches:
-    """Yield the changes of an epoch that a store has as a checkpoint of its own."""
-    epoch = place.epoch
-    return _fed(subject, store, place, epoch, lambda table: halves(table.changes(epoch, epoch)), before)
-
-
-def _fed(
-    subject: Subject,
-    store: CheckpointStore,
-    place: Place,
-    at: int | None,
-    changes_of: Callable[[StorageTable], Changes],
-    before: TableSchema | None = None,
-) -> _Batches:
-    """Yield changes with the columns of the feed; those that the table did not have yet get their defaults."""
-    name = subject.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-    if name is None:
-        return
-    schema = StorageTable(store, name, None, at).schema
-    columns = subject.fed or _columns_at(subject, schema, place)
-    what = f"table {subject.name!r} at epoch {place.epoch}"
-    found = columns.found_in(schema, before, place, what)
-    table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
-    try:
-        found_changes = changes_of(table)
-    except SchemaMismatchError:  # It was made again, as another table: a feed that begins later goes past that.
-        if place.epoch > columns.epoch:
-            raise
-        yield from _left(subject, store, place, columns, what)
-        found_changes = (("+", row) for row in table.scan())
-    yield from columns.batches(found, place.epoch, found_changes, what)
-
-
-def _columns_at(subject: Subject, schema: TableSchema, place: Place) -> FeedColumns:
-    """Return the columns of a feed that began before its table, which has each epoch as it is there."""
-    names = subject.columns or schema.names
-    if not {*names} <= {*schema.names} and (found := subject.feeding_from(place.epoch).fed) is not None:
-        return found  # Other shards have them.
-    columns = tuple(schema.column(name) for name in names)
-    return FeedColumns(columns, place.epoch, (schema,) * place.shards)
-
-
-def _left(subject: Subject, store: CheckpointStore, place: Place, columns: FeedColumns, what: str) -> _Batches:
-    """Yield the rows that a table had before an epoch as rows that go."""
-    at = store.epoch_of(store.number_up_to(place.epoch - 1))
-    name = subject.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-    assert name is not None
-    found = columns.found_in(StorageTable(store, name, None, at).schema, None, place, what)
-    table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
-    yield from columns.batches(found, place.epoch, (("-", row) for row in table.scan()), what)
-
-
-def _schema_before(subject: Subject, store: CheckpointStore, epoch: int) -> TableSchema | None:
-    """Return the schema that the table had in a store just before an epoch, ``None`` if it was not there."""
-    number = store.number_up_to(epoch - 1)
-    return _schema_in(subject, store, store.epoch_of(number)) if number else None
-
-
-def _schema_in(subject: Subject, store: CheckpointStore, at: int | None) -> TableSchema | None:
-    """Return the schema that the table has in a store, ``None`` if it is not there."""
-    if store.next_epoch() <= 1:
-        return None
-    name = subject.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-    return None if name is None else StorageTable(store, name, None, at).schema
+def _reading(store: CheckpointStore, table: Stored, found: Sequence[Found], at: int | None) -> StorageTable:
+    """Return what reads the columns that were found."""
+    return StorageTable(store, table.name, [one.stored.name for one in found if one.stored is not None], at)

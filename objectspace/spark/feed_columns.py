@@ -6,7 +6,7 @@ that it has in that shard; anything else that a shard has under its name is anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -19,15 +19,8 @@ from objectspace.relational.arrow import schema_of
 from objectspace.relational.types import can_widen
 from objectspace.relational.values import BadValue, checker
 from objectspace.spark.contents import BATCH_ROWS
+from objectspace.spark.feed_table import Place, Stored, fit
 from objectspace.spark.table_rows import Changes, arrays_of
-
-
-class Place(NamedTuple):
-    """Where changes come from: a shard, how many shards there are, and an epoch."""
-
-    shard: int
-    shards: int
-    epoch: int
 
 
 class Found(NamedTuple):
@@ -44,39 +37,50 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class FeedColumns:
-    """The columns that a change feed has from its start on, whatever the table had before or comes to have.
+    """The table that a change feed follows, and the columns that it has from its start on, whatever becomes of both.
 
     Args:
         columns: the columns, as all shards could be read with at the start.
         epoch: the epoch of the start.
-        schemas: the schema that each shard had then, ``None`` if it had no such table.
+        starts: the table as each shard had it then, ``None`` if it did not have it.
     """
 
     columns: tuple[Column, ...]
     epoch: int
-    schemas: tuple[TableSchema | None, ...]
+    starts: tuple[Stored | None, ...]
 
-    def found_in(self, schema: TableSchema, before: TableSchema | None, place: Place, what: str) -> list[Found]:
-        """Return what each column is in the schema of a shard at an epoch.
+    def table_in(self, tables: Mapping[str, Stored], place: Place) -> Stored | None:
+        """Return which of the tables of a shard at an epoch is that of the feed, ``None`` if none is."""
+        start = self._start(place)
+        if start is None:
+            if len(self.starts) == place.shards and not self._is_later(place):
+                return None  # One that had its name was dropped before the start.
+            names = {one.name for one in self.starts if one is not None}
+            return next((tables[name] for name in sorted(names & tables.keys())), None)
+        itself = (one for one in tables.values() if one.number == start.number)
+        found = next(itself, None) or tables.get(start.name)
+        if found is None or self._is_later(place) or found.is_itself(start) or found.has_columns_of(start):
+            return found
+        return None
+
+    def found_in(self, table: Stored, before: Stored | None, place: Place, what: str) -> list[Found]:
+        """Return what each column is in the table of a shard at an epoch.
 
         Args:
-            schema: the schema.
-            before: the one just before that epoch, ``None`` if there was no such table.
+            table: the table.
+            before: the one just before that epoch, ``None`` if there was none; the table itself if that is no matter.
             place: the shard and the epoch.
             what: what is read, for errors.
 
         Raises:
             ObjectSpaceError: it was dropped or renamed, or it cannot be told what it is.
         """
-        at_start = self.schemas[place.shard] if len(self.schemas) == place.shards else None
-        is_later = place.epoch > self.epoch
         try:
-            if len(self.schemas) != place.shards:
-                find = self._later_of_other_shards if is_later else self._older_of_other_shards
-                return [find(column, schema) for column in self.columns]
-            if is_later:
-                return [_later(column, at_start, schema, before, self._claimed(at_start)) for column in self.columns]
-            return [_older(column, at_start, schema) for column in self.columns]
+            if len(self.starts) == place.shards:
+                return self._found(table, before, place)
+            if self._is_later(place):
+                return [self._later_of_other_shards(column, table, before) for column in self.columns]
+            return [self._older_of_other_shards(column, table.schema) for column in self.columns]
         except _Lost as lost:
             raise ObjectSpaceError(
                 f"{what} {lost}: start another feed, with a new load() and another checkpointLocation; if that does"
@@ -96,24 +100,45 @@ class FeedColumns:
             arrays = arrays_of(columns, stored, [row for _, row in page], what)
             yield pa.RecordBatch.from_arrays([ops, epochs, *arrays], schema=pa.schema(fields))
 
-    def _claimed(self, at_start: TableSchema | None) -> set[int]:
-        """Return the numbers that columns of the feed had in a shard at the start."""
+    def _start(self, place: Place) -> Stored | None:
+        """Return the table as a shard had it at the start, if the shards are those of the start."""
+        return self.starts[place.shard] if len(self.starts) == place.shards else None
+
+    def _is_later(self, place: Place) -> bool:
+        return place.epoch > self.epoch
+
+    def _found(self, table: Stored, before: Stored | None, place: Place) -> list[Found]:
+        start = self._start(place)
+        at_start = None if start is None else start.schema
+        if not self._is_later(place):
+            return [_older(column, at_start, table.schema) for column in self.columns]
+        # What was not there just before was made again, and may have got the number of the old one, if that is unused.
+        is_same = start is None or (before is not None and table.is_itself(start))
+        if start is not None and not is_same and not table.has_columns_of(start):
+            raise _Lost.made_again(start.schema, table.schema)
+        was = before.schema if before is not None and table.is_itself(before) else None
         names = {column.name for column in self.columns}
-        return {own for own, name in zip(at_start.ids, at_start.names) if name in names} if at_start else set()
+        claimed = {own for own, name in zip(at_start.ids, at_start.names) if name in names} if at_start else set[int]()
+        return [_later(column, at_start, table.schema, was, claimed) for column in self.columns]
 
     def _numbers(self, column: Column) -> set[int]:
         """Return the numbers that a column had in the shards of the start; 0 for one that did not have it."""
-        known = [one for one in self.schemas if one is not None]
+        known = [one.schema for one in self.starts if one is not None]
         return {one.ids[one.place_of(column.name)] if column.name in one.names else 0 for one in known}
 
-    def _later_of_other_shards(self, column: Column, schema: TableSchema) -> Found:
+    def _later_of_other_shards(self, column: Column, table: Stored, before: Stored | None) -> Found:
         """Return a column after the shards of the start were divided, which had come to be alike before."""
         numbers = self._numbers(column)
         if len(numbers - {0}) != 1:
             raise _Lost(f"had column {column.name!r} under other numbers in other shards, which were divided since")
-        stored = _numbered(max(numbers), schema)
-        if stored is None or not _fit(column, stored):
+        stored = _numbered(max(numbers), table.schema)
+        if stored is None:
             raise _Lost.dropped(column)
+        if not table.is_itself(before):  # Only names tell that the columns are numbered as before.
+            was = column if before is None else _numbered(stored.id, before.schema)
+            if was is None or was.name != stored.name:
+                raise _Lost.made_again(None if before is None else before.schema, table.schema)
+        _require_fit(column, stored)
         if 0 in numbers and not _has_default_of(column, stored):
             raise _Lost.changed(column, stored)
         return Found(column, stored)
@@ -132,8 +157,8 @@ class FeedColumns:
 
     def _is_one_default(self, column: Column) -> bool:
         """Return whether rows without a column have the same value for it in all shards of the start."""
-        having = [one.column(column.name) for one in self.schemas if one is not None and column.name in one.names]
-        return all(_has_default_of(column, one) for one in having)
+        schemas = [one.schema for one in self.starts if one is not None]
+        return all(_has_default_of(column, one.column(column.name)) for one in schemas if column.name in one.names)
 
 
 class _Lost(Exception):
@@ -143,6 +168,17 @@ class _Lost(Exception):
     def dropped(cls, column: Column) -> _Lost:
         """Say that a column is gone."""
         return cls(f"no longer has column {column.name!r}, which the feed began with")
+
+    @classmethod
+    def renamed(cls, column: Column, stored: Column) -> _Lost:
+        """Say that a column has another name, which nothing tells later."""
+        return cls(f"has renamed column {column.name!r}, which it got after the feed began, to {stored.name!r}")
+
+    @classmethod
+    def made_again(cls, old: TableSchema | None, new: TableSchema) -> _Lost:
+        """Say that what has the name of the table is another one."""
+        before = "" if old is None else f", before it had {', '.join(old.names)}"
+        return cls(f"was made again with other columns, or in another order: it has {', '.join(new.names)}{before}")
 
     @classmethod
     def apart(cls, column: Column) -> _Lost:
@@ -181,23 +217,22 @@ def _later(
         stored = _numbered(at_start.ids[at_start.place_of(column.name)], schema)
         if stored is None:
             raise _Lost.dropped(column)
-        column = replace(column, default=_cast(at_start.column(column.name).default, column))
-    else:
-        stored = _came_later(column, schema, before, claimed)
-    if stored is not None and not _fit(column, stored):
-        raise _Lost.dropped(column)
+        # If its type has come to hold more than that of the feed, the first value that does not fit ends the feed.
+        return Found(replace(column, default=_cast(at_start.column(column.name).default, column)), stored)
+    stored = _came_later(column, schema, before, claimed)
+    if stored is not None:
+        _require_fit(column, stored)
     return Found(column, stored)
 
 
 def _came_later(column: Column, schema: TableSchema, before: TableSchema | None, claimed: set[int]) -> Column | None:
     """Return by its name a column that a shard did not have at the start, if it is the same one as before."""
-    stored = schema.column(column.name) if column.name in schema.names else None
-    if stored is not None and stored.id in claimed:
-        return None  # Another column of the feed, which keeps its name there.
-    if before is not None and column.name in before.names:
-        if stored is None or stored.id != before.ids[before.place_of(column.name)]:
-            raise _Lost.dropped(column)
-    elif before is not None and stored is not None:
+    stored = _named(column, schema, claimed)
+    was = None if before is None else _named(column, before, claimed)
+    if was is not None and (stored is None or stored.id != was.id):
+        renamed = _numbered(was.id, schema)
+        raise _Lost.dropped(column) if renamed is None else _Lost.renamed(column, renamed)
+    if before is not None and was is None and stored is not None:
         if stored.id <= before.last_id:
             raise _Lost(f"has renamed another column to {column.name!r}, of which the feed has given the default")
         if not _has_default_of(column, stored):
@@ -205,12 +240,19 @@ def _came_later(column: Column, schema: TableSchema, before: TableSchema | None,
     return stored
 
 
+def _named(column: Column, schema: TableSchema, claimed: set[int]) -> Column | None:
+    """Return the column of a name, unless it is another column of the feed, which has this name in the shard."""
+    found = schema.column(column.name) if column.name in schema.names else None
+    return None if found is None or found.id in claimed else found
+
+
 def _numbered(number: int, schema: TableSchema) -> Column | None:
     return next((column for own, column in zip(schema.ids, schema.columns) if own == number), None)
 
 
-def _fit(column: Column, stored: Column) -> bool:
-    return can_widen(stored.type, column.type) or can_widen(column.type, stored.type)
+def _require_fit(column: Column, stored: Column) -> None:
+    if not fit(column, stored):
+        raise _Lost(f"has column {column.name!r} as {stored.type}, and the feed began with {column.type}")
 
 
 def _has_default_of(column: Column, stored: Column) -> bool:

@@ -21,6 +21,7 @@ from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
 from objectspace.spark.feed_columns import FeedColumns
+from objectspace.spark.feed_table import Stored, tables_of
 from objectspace.spark.history import History, Seen
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
@@ -57,8 +58,7 @@ class Subject:
         epoch: the epoch, the newest by default.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
         mark: what tells the epoch from one of another history; empty if it was not looked at.
-        fed: of a change feed, the columns as the table had them at the start of the feed.
-        stored: of a change feed, the whole name that its table had at the start of the feed, if it was there.
+        fed: of a change feed, the table and its columns as they were at the start of the feed, if it was there.
         together: the schema that all shards can be read with; if it is ``None``, it is looked up when one lacks a
             column.
     """
@@ -73,7 +73,6 @@ class Subject:
     mark: str = ""
     fed: FeedColumns | None = field(default=None, compare=False)
     together: TableSchema | None = field(default=None, compare=False)
-    stored: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -172,23 +171,28 @@ class Subject:
         """
         subject = replace(self, columns=tuple(names))
         try:
-            return subject.feeding_from(subject.epochs()[1])
-        except CheckpointError:  # The space may be made later.
+            epoch = subject.epochs()[1]
+            found = replace(subject, epoch=epoch)._tables()
+        except (CheckpointError, ObjectSpaceError):  # The space, or its operator, may be made later.
             return subject
+        return subject._following(found, epoch)
 
     def feeding_from(self, epoch: int) -> Subject:
-        """Return the same for a change feed with the columns that the table has at an epoch, if it exists."""
-        try:
-            schemas = replace(self, epoch=epoch)._schemas()
-        except (CheckpointError, ObjectSpaceError):  # It may be made later.
+        """Return the same for a change feed of the table and its columns as they are at an epoch, if it exists.
+
+        Raises:
+            ObjectSpaceError: there are several tables of the name, or it has no such column.
+        """
+        return self._following(replace(self, epoch=epoch)._tables(), epoch)
+
+    def _following(self, found: tuple[Stored | None, ...], epoch: int) -> Subject:
+        schemas = [None if one is None else one.schema for one in found]
+        if not any(schemas):
             return self
         schema = self._united(schemas)
         self._columns_of(schema)
         columns = tuple(schema.column(name) for name in self.columns or schema.names)
-        # Another table may come to have the very name that was asked for.
-        there = (self.table_in(space) for space in replace(self, epoch=epoch)._spaces())
-        stored = next(filter(None, there), None)
-        return replace(self, fed=FeedColumns(columns, epoch, schemas), stored=stored)
+        return replace(self, fed=FeedColumns(columns, epoch, found))
 
     def table_schema(self) -> TableSchema:
         """Return the schema that the table can be read with in all shards, which may have evolved apart.
@@ -206,19 +210,23 @@ class Subject:
 
     def _schemas(self) -> tuple[TableSchema | None, ...]:
         """Return the schema of the table in each shard."""
-        known: set[str] = set()
-        found: list[TableSchema | None] = []
-        for space in self._spaces():
-            there, name = tables(space), self.table_in(space)
-            found.append(None if name is None else there[name].schema)
-            if name is not None and self._is_of_library(name, there):
-                return (found[-1],) * self.shards(self.epoch)
-            known.update(there)
+        found = self._tables()
         if any(found):
-            return tuple(found)
+            return tuple(None if one is None else one.schema for one in found)
+        known = {name for space in self._spaces() for name in tables(space)}
         raise ObjectSpaceError(
             f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
         )
+
+    def _tables(self) -> tuple[Stored | None, ...]:
+        """Return the table as each shard has it."""
+        found: list[Stored | None] = []
+        for space in self._spaces():
+            there, name = tables_of(space), self.table_in(space)
+            if name is not None and self._is_of_library(name, there):
+                return (there[name]._replace(number=None),) * self.shards(self.epoch)
+            found.append(None if name is None else there[name])
+        return tuple(found)
 
     def _is_of_library(self, name: str, there: Container[str]) -> bool:
         """Return whether a table is a result, whose schema follows from the pipeline, and not made by a user's code."""
@@ -236,10 +244,7 @@ class Subject:
         Raises:
             ObjectSpaceError: there are several.
         """
-        there = tables(space)
-        if self.stored is not None and self.stored in there:
-            return self.stored
-        return self._found_in(there, f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
+        return self._found_in(tables(space), f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
 
     def object_in(self, space: PersistedObjectSpace) -> str | None:
         """Return the stored name of the object: its own, or the one that it has under the name of an operator.

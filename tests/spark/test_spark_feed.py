@@ -34,7 +34,7 @@ FEED_SCHEMA = StructType().add("op", "string").add("epoch", "long").add("k", "st
 
 
 def feed(path: str, most: int = 1000) -> ChangeReader:
-    return ChangeReader(Subject.of({"path": path, "table": "t"}), FEED_SCHEMA, most)
+    return ChangeReader(Subject.of({"path": path, "table": "t"}).feeding(["k", "v"]), FEED_SCHEMA, most)
 
 
 def changes_of(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[Change]:

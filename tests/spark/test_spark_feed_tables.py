@@ -1,0 +1,192 @@
+"""Which table a change feed follows, without Spark: where others have its name, and where it was made again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.relational import Column, StateTable, TableSchema, drop_table, rename_table
+from objectspace.spark.source import ObjectSpaceSource
+
+from .test_spark_evolved import KEYS, adding, dropping, put, renaming
+from .test_spark_evolved import Space as ShardedSpace
+
+A = TableSchema([Column("k", "string"), Column("a", "int64")], ["k"])
+ZIP = TableSchema([Column("k", "string"), Column("zip", "int64")], ["k"])
+NAMES = TableSchema([Column("k", "string"), Column("first", "string"), Column("last", "string")], ["k"])
+SWAPPED = TableSchema([Column("k", "string"), Column("last", "string"), Column("first", "string")], ["k"])
+
+Read = Callable[..., list[tuple[Any, ...]]]
+
+
+class Following:
+    """A store file, and feeds of what is called ``t`` in it."""
+
+    def __init__(self, path: Path, space: PersistedObjectSpace) -> None:
+        self.space, self._options = space, {"path": str(path), "table": "t", "changes": "true"}
+
+    def epoch(self, table: str | None = None, *row: Any, schema: TableSchema | None = A) -> None:
+        """Save, at first a row of a table if one is given."""
+        if table is not None:
+            StateTable(self.space, table, schema).insert_row(row)
+        self.space.checkpoint()
+
+    def feed(self) -> Read:
+        """Return what reads a feed that begins now: the changes after one epoch up to another, all by default."""
+        source = ObjectSpaceSource(self._options)
+        reader = source.streamReader(source.schema())
+
+        def _read(start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
+            last = self.space.store.next_epoch() - 1 if end is None else end
+            parts = reader.partitions({"epoch": start}, {"epoch": last})
+            found = [batch for part in parts for batch in reader.read(part)]
+            return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+
+        return _read
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Following]:
+    """A store file without a table."""
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        yield Following(tmp_path / "state.db", space)
+
+
+def total(changes: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """Return what changes add up to."""
+    found = Counter[tuple[Any, ...]]()
+    for op, _, *row in changes:
+        found[tuple(row)] += 1 if "+" in op else -1
+    return Counter({row: count for row, count in found.items() if count})
+
+
+@pytest.mark.parametrize("has_gap", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new", "rows"), [(A, ZIP, [(1,), (90210,)]), (NAMES, SWAPPED, [("Ada", "Lovelace"), ("Curie", "Marie")])]
+)
+def test_a_table_that_is_made_again_with_other_columns_ends_a_feed_and_begins_another(
+    file: Following, old: TableSchema, new: TableSchema, rows: list[Any], *, has_gap: bool
+) -> None:
+    file.epoch("t", "x", *rows[0], schema=old)
+    feed = file.feed()
+    drop_table(file.space, "t")
+    if has_gap:
+        file.epoch()
+    file.epoch("t", "y", *rows[1], schema=new)
+    with pytest.raises(ObjectSpaceError, match=r"'t' at epoch [23] was made again with other columns, or in another"):
+        feed(1)
+    assert file.feed()() == [("+", 3 if has_gap else 2, "y", *rows[1])]
+
+
+def test_a_table_that_is_made_again_with_the_same_columns_goes_on(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    drop_table(file.space, "t")
+    file.epoch("t", "y", 2)
+    assert feed() == file.feed()() == [("+", 1, "x", 1), ("-", 2, "x", 1), ("+", 2, "y", 2)]
+
+
+def test_a_feed_gives_no_row_of_others_that_have_the_name_that_was_asked_for(file: Following) -> None:
+    for table in ("q/t/table", "r/t/table", "t"):
+        StateTable(file.space, table, A).insert_row((table, 0))
+    file.epoch()
+    for table in ("q/t/table", "r/t/table", "t"):
+        drop_table(file.space, table)
+    file.epoch("p/t/table", "x", 1)
+    feed = file.feed()
+    file.epoch("t", "other", 3)
+    drop_table(file.space, "p/t/table")
+    file.epoch("t", "other2", 4)
+    assert feed() == [("+", 2, "x", 1)]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_feed_follows_a_table_that_is_renamed(file: Following, *, is_later: bool) -> None:
+    file.epoch("q/t/table", "x", 1)
+    before = file.feed()
+    rename_table(file.space, "q/t/table", "p/t/table" if is_later else "t")
+    file.epoch("q/t/table", "other", 2)
+    if is_later:
+        drop_table(file.space, "q/t/table")
+    file.epoch("p/t/table" if is_later else "t", "y", 3)
+    assert before() == file.feed()() == [("+", 1, "x", 1), ("+", 3, "y", 3)]
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardedSpace:
+    """A space of two shards with a row in each."""
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    made = ShardedSpace(tmp_path)
+    made.epoch(put(KEYS[0][0], 1), put(KEYS[1][0], 2))
+    return made
+
+
+def again(key: str, schema: TableSchema) -> Callable[[PersistedObjectSpace], None]:
+    """Return what drops the table of a shard, and makes it again with one row."""
+
+    def _make(made: PersistedObjectSpace) -> None:
+        drop_table(made, "t")
+        StateTable(made, "t", schema).insert_row((key, 9))
+
+    return _make
+
+
+def test_a_table_that_one_shard_makes_again_is_known_there(space: ShardedSpace) -> None:
+    feed = space.feed()
+    space.epoch(put(KEYS[0][1], 3), again(KEYS[1][1], ZIP))
+    with pytest.raises(ObjectSpaceError, match="'t' at epoch 2 was made again with other columns"):
+        feed(1, 2)
+    space.epoch(again(KEYS[0][2], ZIP), None)
+    assert space.feed()(0, 3) == [("+", 2, KEYS[1][1], 9), ("+", 3, KEYS[0][2], 9)]
+
+
+def test_a_table_that_is_made_again_after_another_number_of_shards_ends_a_feed(space: ShardedSpace) -> None:
+    feed = space.feed()
+    space.rescale(1)
+    space.epoch(put(KEYS[0][1], 3, change=renaming("a", "z")))
+    assert feed(2, 3) == [("+", 3, KEYS[0][1], 3)]
+    space.epoch(again(KEYS[0][2], ZIP))
+    with pytest.raises(
+        ObjectSpaceError, match=r"at epoch 4 was made again with other columns, .*, before it had k, z:"
+    ):
+        feed(3, 4)
+
+
+def test_a_table_that_shards_have_under_two_names_is_followed_in_each(space: ShardedSpace) -> None:
+    space.epoch(lambda made: rename_table(made, "t", "x/t/table"), None)
+    feed = space.feed()
+    space.epoch(put(KEYS[0][1], 5, table="x/t/table"), put(KEYS[1][1], 6))
+    wanted = {(KEYS[0][0], 1): 1, (KEYS[1][0], 2): 1, (KEYS[0][1], 5): 1, (KEYS[1][1], 6): 1}
+    assert total(feed(0, 3)) == total(space.feed()(0, 3)) == wanted
+
+
+def test_a_name_that_another_column_had_for_a_while_is_free_for_one_that_a_shard_gets(space: ShardedSpace) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
+    feed = space.feed()
+    space.epoch(None, put(KEYS[1][1], 4, change=renaming("a", "b")))
+    space.epoch(None, put(KEYS[1][2], 5, 6, change=lambda schema: adding("b")(schema.renamed("b", "a"))))
+    assert feed(2, 4) == sorted([("+", 3, KEYS[1][1], 4, 7), ("+", 4, KEYS[1][2], 5, 6)])
+    space.epoch(None, put(KEYS[1][3], 6, change=dropping("b")))
+    with pytest.raises(ObjectSpaceError, match="at epoch 5 no longer has column 'b'"):
+        feed(4, 5)
+
+
+def test_a_column_that_a_shard_widens_beyond_the_type_of_a_feed_goes_on_while_values_fit(space: ShardedSpace) -> None:
+    space.epoch(put(KEYS[0][1], 1, 2, change=lambda schema: schema.with_column(Column("b", "int16", default=7))), None)
+    space.epoch(
+        None, put(KEYS[1][1], 1, 0.5, change=lambda schema: schema.with_column(Column("b", "float32", default=7.0)))
+    )
+    feed = space.feed()
+    space.epoch(put(KEYS[0][2], 1, 3, change=lambda schema: schema.widened("b", "int64")), None)
+    assert feed(3, 4) == [("+", 4, KEYS[0][2], 1, 3.0)]
+    space.epoch(put(KEYS[0][3], 1, 2**40 + 1), None)
+    with pytest.raises(
+        ObjectSpaceError, match="'b' is int64 now, and the feed began with float32, which does not hold"
+    ):
+        feed(4, 5)
