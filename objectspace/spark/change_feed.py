@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -46,6 +47,24 @@ def spans(subject: Subject, start: Seen, end: Seen) -> list[Span]:
         found = [Span(start.epoch + 1, end.epoch, 1, is_whole=start.is_nothing)]
         require_kept(history.place, _before(found[0]), end.epoch, history.oldest)
     return [replace(span, mark=history.seen(span.last).mark) for span in found]
+
+
+def beginning(subject: Subject, start: Seen, end: Seen) -> FeedColumns | None:
+    """Return the table of a feed that began before it, at the first of some epochs that has it, ``None`` if none has.
+
+    Args:
+        subject: the table.
+        start: what the reader has seen.
+        end: the last of the epochs.
+
+    Raises:
+        ObjectSpaceError: there are several tables of the name, or it has no such column.
+
+    Time: that of opening each shard at O(log n) of the epochs.
+    """
+    epochs = [one for one in subject.history().epochs if (start.is_nothing or one > start.epoch) and one <= end.epoch]
+    place = bisect_left(epochs, True, key=subject.is_there)
+    return subject.feeding_from(epochs[place] if place < len(epochs) else end.epoch).fed
 
 
 def changes(subject: Subject, shard: int, span: Span) -> _Batches:

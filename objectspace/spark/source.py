@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark import change_feed
+from objectspace.spark.feed_columns import FeedColumns
 from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
@@ -56,10 +57,12 @@ class ChangesPartition(InputPartition):
     Args:
         shard: its number.
         span: the epochs that are read.
+        fed: the table and its columns, if the reader was made before there was such a table.
     """
 
     shard: int
     span: Span
+    fed: FeedColumns | None = None
 
 
 class ObjectSpaceSource(DataSource):
@@ -212,6 +215,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, subject: Subject, schema: StructType, most: int) -> None:
         self._subject, self._schema, self._most = subject, schema, most
         self._until: int | None = None
+        self._came: FeedColumns | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the newest epoch: that is where the stream ends."""
@@ -243,11 +247,12 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             UnknownCheckpointError: epochs that the stream has not seen yet were collected.
         """
-        return [
-            ChangesPartition(shard, span)
-            for span in change_feed.spans(self._subject, Seen.of(start), Seen.of(end))
-            for shard in range(span.shards)
-        ]
+        spans = change_feed.spans(self._subject, Seen.of(start), Seen.of(end))
+        if self._subject.fed is None and self._came is None and spans:
+            self._came = change_feed.beginning(self._subject, Seen.of(start), Seen.of(end))
+            if self._came is None:
+                return []
+        return [ChangesPartition(shard, span, self._came) for span in spans for shard in range(span.shards)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard, in the schema of the read.
@@ -256,5 +261,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             ObjectSpaceError: they do not fit the schema of the read.
         """
-        found = change_feed.changes(self._subject, partition.shard, partition.span)
+        subject = self._subject if partition.fed is None else replace(self._subject, fed=partition.fed)
+        found = change_feed.changes(subject, partition.shard, partition.span)
         return map(conforming(self._schema, f"table {self._subject.name!r}"), found)

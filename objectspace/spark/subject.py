@@ -185,6 +185,15 @@ class Subject:
         """
         return self._following(replace(self, epoch=epoch)._tables(), epoch)
 
+    def is_there(self, epoch: int) -> bool:
+        """Return whether there is such a table at an epoch, with all columns that are wanted.
+
+        Raises:
+            ObjectSpaceError: there are several.
+        """
+        found = [one for one in replace(self, epoch=epoch)._tables() if one is not None]
+        return bool(found) and {name for one in found for name in one.schema.names}.issuperset(self.columns or ())
+
     def _following(self, found: tuple[Stored | None, ...], epoch: int) -> Subject:
         schemas = [None if one is None else one.schema for one in found]
         if not any(schemas):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
@@ -37,10 +38,10 @@ class Following:
             StateTable(self.space, table, schema).insert_row(row)
         self.space.checkpoint()
 
-    def feed(self) -> Read:
+    def feed(self, schema: StructType | None = None) -> Read:
         """Return what reads a feed that begins now: the changes after one epoch up to another, all by default."""
         source = ObjectSpaceSource(self._options)
-        reader = source.streamReader(source.schema())
+        reader = source.streamReader(schema or source.schema())
 
         def _read(start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
             last = self.space.store.next_epoch() - 1 if end is None else end
@@ -116,6 +117,43 @@ def test_a_feed_follows_a_table_that_is_renamed(file: Following, *, is_later: bo
         drop_table(file.space, "q/t/table")
     file.epoch("p/t/table" if is_later else "t", "y", 3)
     assert before() == file.feed()() == [("+", 1, "x", 1), ("+", 3, "y", 3)]
+
+
+EARLY = StructType().add("op", "string").add("epoch", "long").add("k", "string").add("a", "long")
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_feed_that_began_before_its_table_stays_with_the_columns_that_it_had_first(
+    file: Following, *, is_at_once: bool
+) -> None:
+    file.epoch()
+    feed, reads = file.feed(EARLY), list[tuple[Any, ...]]()
+    file.epoch("t", "x", 1)
+    if not is_at_once:
+        reads = feed(1)
+    table = StateTable(file.space, "t")
+    added = table.schema.renamed("a", "b").with_column(Column("a", "int64", default=7))
+    table = StateTable(file.space, "t", added, evolve=True)
+    table.insert_row(("y", 2, 3))
+    file.epoch()
+    table.delete_row(("x", 1, 7))
+    file.epoch()
+    reads += feed(1 if is_at_once else 2)
+    assert reads == [("+", 2, "x", 1), ("+", 3, "y", 2), ("-", 4, "x", 1)]
+    StateTable(file.space, "t", table.schema.without_column("b"), evolve=True)
+    file.epoch()
+    with pytest.raises(ObjectSpaceError, match="at epoch 5 no longer has column 'a'"):
+        feed(4)
+
+
+def test_a_feed_that_began_before_its_table_waits_for_it(file: Following) -> None:
+    file.epoch("u", "x", 1)
+    feed = file.feed(EARLY)
+    file.epoch()
+    assert feed() == []
+    file.epoch("t", "x", 1, schema=ZIP)
+    with pytest.raises(ObjectSpaceError, match="table 't' has no column 'a': it has k, zip"):
+        feed(2)
 
 
 @pytest.fixture
