@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from contextlib import suppress
@@ -13,6 +14,13 @@ from filelock import FileLock, Timeout
 from checkpoint.errors import CheckpointError, StoreLockedError
 
 READ_ONLY = ", or open the store with read_only=True"
+
+_ADVICE = {
+    errno.ENAMETOOLONG: "give it a shorter name: those of its lock and its log are a few characters longer",
+    errno.EMFILE: "this process has too many files open: close some",
+    errno.ENFILE: "the machine has too many files open",
+}
+"""What to do where the permissions are not the cause."""
 """What a program may do if it cannot write; the command-line tool has no such option."""
 
 _CLOSING = "closing"
@@ -42,10 +50,8 @@ class WriterLock:
         except Timeout:
             raise StoreLockedError(f"{path} is being written by {_named_with_advice(target)}{READ_ONLY}") from None
         except OSError as error:
-            raise CheckpointError(
-                f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its"
-                f" folder{READ_ONLY}"
-            ) from error
+            advice = _ADVICE.get(error.errno or 0, f"check the permissions of its folder{READ_ONLY}")
+            raise CheckpointError(f"{path} cannot be locked for writing ({error.strerror}): {advice}") from error
         self._lock_path = Path(self._lock.lock_file)
         self._identity = self._identity_now()
         self._tell({})

@@ -76,6 +76,7 @@ class Session:
         self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
         self._log_copied = 0
         self._identity: inherited.Identity | None = None
+        self._log_identity: inherited.Identity | None = None
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
@@ -147,16 +148,18 @@ class Session:
                 self._disconnect()
                 raise
             self._failure = None
-            self._identity = self._identity_now()
+            self._identity, self._log_identity = self._identity_now(), self._identity_of_log()
 
     def reopen(self) -> None:
         """Open the file again; its contents decide what was in doubt.
 
         Raises:
-            CheckpointError: it cannot be opened.
+            CheckpointError: it cannot be opened, or is not the one that was open.
         """
         with self.mutex:
             if not self.in_memory:
+                if not self.read_only:
+                    self._require_identity()
                 self.open()
             elif self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -286,6 +289,7 @@ class Session:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
+            self._require_log()
             if is_lazy:
                 connection.execute(f"PRAGMA synchronous = {self._durability}")
         except SQLITE_ERRORS as error:
@@ -378,12 +382,37 @@ class Session:
 
         Raises:
             CheckpointError: it was.
+            StoreFailedError: its log was.
         """
+        self._require_identity()
+        self._require_log()
+
+    def _require_identity(self) -> None:
         if self._identity is not None and self._identity_now() != self._identity:
             raise CheckpointError(
                 f"{self.path} was removed or replaced while the store was open, and nothing was written: put the file"
                 " back, or write what is open into another one with fork(), then open that"
             )
+
+    def _require_log(self) -> None:
+        """Raise an error if the log was removed: what is committed into it from now on ends with the process.
+
+        Another SQLite does so when it closes the file and the lock of this one is gone: that of Unix goes when any part
+        of the process closes the file, even after reading it. All that was committed is copied into the file then.
+        """
+        found = self._identity_of_log()
+        if self._log_identity is None:
+            self._log_identity = found
+        if found == self._log_identity:
+            return
+        with suppress(*SQLITE_ERRORS):
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._failure = self._failure or StoreFailedError("its write-ahead log is not the one that was open")
+        raise StoreFailedError(
+            f"{self._log} was removed or replaced while the store was open; what had been committed was copied into the"
+            " file: call reopen(), then save again. Somebody has removed it, or this program has opened the store by"
+            " other means than a store, with open() for example, which ends the locks of the process"
+        )
 
     def require_settled(self) -> None:
         """Raise an error if it is uncertain what the file holds.
@@ -391,6 +420,10 @@ class Session:
         Raises:
             StoreFailedError: the file system failed, and the file was not opened again.
         """
+        if isinstance(self._failure, StoreFailedError):
+            raise StoreFailedError(
+                f"{self.path} takes no writes until it is opened again ({self._failure}): call reopen()"
+            ) from self._failure
         if self._failure is not None:
             raise StoreFailedError(
                 f"{self.path} failed ({self._failure}) and takes no writes until it is opened again: see to its"
@@ -473,6 +506,12 @@ class Session:
     def _identity_now(self) -> inherited.Identity | None:
         try:
             return None if self.in_memory else inherited.file_identity(self.path)
+        except OSError:
+            return None
+
+    def _identity_of_log(self) -> inherited.Identity | None:
+        try:
+            return None if self.in_memory or self.read_only else inherited.file_identity(self._log)
         except OSError:
             return None
 
@@ -593,10 +632,15 @@ def require_usable(path: Path, *, read_only: bool) -> None:
     if "\0" in str(path):
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
     inherited.require_own(path)
-    if path.is_dir():
+    try:
+        folder = path.resolve().parent
+        is_folder, has_folder = path.is_dir(), folder.is_dir()
+    except (OSError, RuntimeError, UnicodeEncodeError) as error:  # RuntimeError: its links lead in a circle.
+        raise CheckpointError(f"{str(path)!r} cannot be used as a path ({error}): name another file") from error
+    if is_folder:
         raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
-    if not path.parent.is_dir():
-        raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
+    if not has_folder:
+        raise CheckpointError(f"{path} cannot be created: the folder {folder} does not exist; create it first")
     if not path.exists():
         if read_only:
             raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")

@@ -84,6 +84,8 @@ class CheckpointStore:
         read_only: bool = False,
         history: int | None = None,
     ) -> None:
+        if isinstance(path, bytes):
+            raise TypeError(f"path is {path!r}: expected text or a Path; os.fsdecode() makes text of bytes")
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
         if history is not None and history < 1:
@@ -466,9 +468,8 @@ class CheckpointStore:
         this waits until the next call.
 
         Args:
-            keep: how many of the newest to keep, at least; if neither argument is given, as many as the history of the
-                store.
-            older_than: keep all that are younger.
+            keep: how many of the newest to keep, at least.
+            older_than: keep all that are younger. If neither is given, what :meth:`configure` has set stays.
             progress: called with the number of item rows merged so far and the total to merge.
 
         Returns:
@@ -488,8 +489,8 @@ class CheckpointStore:
         with self._mutex:
             self.session.require_writable()
             before = self._runs.readable_count
-            if older_than is None:
-                keep = keep or self.retention.history
+            if keep is None and older_than is None:
+                keep, older_than = self.retention.history, self.retention.keep_for
             first = retention.first_kept(self.session, keep, older_than)
             self._reduce(self._runs.readable(first), progress)
             self._change(

@@ -124,7 +124,12 @@ def _astray(part: str) -> str:
 
 
 def _journal(path: Path) -> str:
-    """Return the journal mode of a file; SQLite reports another one for a file that it cannot write."""
+    """Return the journal mode of a file; SQLite reports another one for a file that it cannot write.
+
+    A file with a log may be open in this process, whose locks would end if it were opened and closed here.
+    """
+    if path.with_name(path.name + "-wal").exists():
+        return "wal"
     with path.open("rb") as file:
         return "wal" if file.read(20)[18:] == b"\2\2" else "rollback"
 

@@ -171,8 +171,8 @@ def compact(source: Source, dry_run: bool, is_json: bool) -> None:
 def prune(source: Source, keep: int | None, older_than: float | None, dry_run: bool, is_json: bool) -> None:
     """Drop old checkpoints; the state stays as it is. It writes.
 
-    Without options, as many stay as the history of the store says. A dry run prunes a copy in the temporary folder, so
-    its figures are those of the work itself.
+    Without options, what the settings of the store keep stays. A dry run prunes a copy in the temporary folder, so its
+    figures are those of the work itself.
 
     \b
     Examples:

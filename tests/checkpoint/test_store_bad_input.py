@@ -60,6 +60,11 @@ def make_file(path: Path, data: bytes) -> Path:
     return path
 
 
+def make_link(path: Path, target: Path) -> Path:
+    path.symlink_to(target)
+    return path
+
+
 def make_pipe(path: Path) -> Path:
     os.mkfifo(path)
     return path
@@ -70,6 +75,10 @@ BAD_PATHS: list[tuple[str, Callable[[Path], Path], type[Exception], str]] = [
     ("folder", lambda f: f, CheckpointError, "is a folder: name a file"),
     ("file-as-folder", lambda f: make_file(f / "a", b"x") / "state.db", CheckpointError, "does not exist; create"),
     ("nul", lambda f: f / "a\0b", CheckpointError, "NUL"),
+    ("no-text", lambda f: f / "\ud800.db", CheckpointError, "cannot be used as a path"),
+    ("circle", lambda f: make_link(f / "loop", f / "loop"), CheckpointError, "cannot be used as a path|does not exist"),
+    ("astray", lambda f: make_link(f / "link.db", f / "no" / "state.db"), CheckpointError, "does not exist"),
+    ("too-long", lambda f: f / ("x" * 300), CheckpointError, "cannot be used as a path"),
     ("pipe", lambda f: make_pipe(f / "pipe"), CheckpointError, "not a regular file"),
     ("text", lambda f: make_file(f / "notes.txt", b"hello, world\n" * 99), CheckpointError, "name another file"),
     ("short-text", lambda f: make_file(f / "notes.txt", b"x"), CheckpointError, "name another file"),
@@ -101,6 +110,14 @@ def test_a_path_that_is_no_store_is_refused_and_left_alone(
     assert {name: after[name] for name in before} == before
     # SQLite reads through shared memory, and a reader may not take it away again.
     assert set(after) - set(before) <= {f"{path}.lock"} | ({f"{path}-shm", f"{path}-wal"} if read_only else set())
+
+
+def test_a_path_of_bytes_and_a_name_without_room_for_a_lock_are_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"path is b'a\.db': expected text or a Path"):
+        CheckpointStore(b"a.db")  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match=r"\(File name too long\): give it a shorter name"):
+        CheckpointStore(tmp_path / ("x" * 251))
+    assert snapshot(tmp_path) == {}
 
 
 def test_reading_what_is_not_there_creates_nothing(tmp_path: Path) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, StoreLockedError
+from checkpoint import CheckpointError, CheckpointStore, StoreFailedError, StoreLockedError
+from checkpoint.session import Session
 from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of, values_in
 
 HOLDER = """
@@ -74,6 +79,65 @@ def test_a_writer_whose_lock_file_is_gone_changes_nothing(path: Path, is_replace
     with quick_store(path) as again:
         assert values_in(again.reader()) == {1: "c" if is_replaced else "b"}
         assert again.verify()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_log_that_is_gone_is_noticed_and_nothing_committed_is_lost(path: Path, is_replaced: bool) -> None:
+    log = path.with_name("state.db-wal")
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        store.append(run_of({1: "b"}))
+        log.unlink()
+        if is_replaced:
+            log.touch()
+        with pytest.raises(StoreFailedError, match=r"state\.db-wal was removed or replaced .* call reopen\(\)"):
+            store.append(run_of({1: "c"}))
+        with pytest.raises(StoreFailedError, match=r"until it is opened again .*log.*: call reopen\(\)"):
+            store.append(run_of({1: "c"}))
+        store.reopen()
+        assert values_in(store.reader()) == {1: "b"}
+        assert store.append(run_of({1: "c"})).number == 3
+    with quick_store(path) as again:
+        assert values_in(again.reader()) == {1: "c"}
+        assert again.verify()
+
+
+def test_a_log_that_goes_during_a_commit_is_noticed_and_the_checkpoint_is_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+            if statement == "COMMIT" and gone:
+                gone.pop().unlink()
+            return super().execute(statement, *given)
+
+    gone: list[Path] = []
+    monkeypatch.setattr(Session, "factory", Connection)
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        gone.append(path.with_name("state.db-wal"))
+        with pytest.raises(StoreFailedError, match="was removed or replaced"):
+            store.append(run_of({1: "b"}))
+        store.reopen()
+        assert values_in(store.reader()) == {1: "b"}
+
+
+LOOK = (
+    "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM checkpoint').fetchall(); c.close()"
+)
+
+
+def test_a_program_that_reads_its_own_file_loses_no_checkpoint_to_the_next_that_looks(path: Path) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        path.read_bytes()  # Closing the file ends the locks of this process.
+        subprocess.run([sys.executable, "-c", LOOK, path], check=True)
+        with pytest.raises(StoreFailedError, match="was removed or replaced"):
+            store.append(run_of({1: "b"}))
+        store.reopen()
+        store.append(run_of({1: "b"}))
+    with quick_store(path) as again:
+        assert values_in(again.reader()) == {1: "b"}
 
 
 def test_two_names_of_one_file_are_one_store(path: Path) -> None:

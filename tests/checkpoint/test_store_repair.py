@@ -354,8 +354,10 @@ def test_a_file_that_is_gone_is_noticed_at_the_next_checkpoint(tmp_path: Path, h
         os.rename(path, tmp_path / "elsewhere.db")
         if how == "replaced":
             path.write_bytes(b"")
-        with pytest.raises(CheckpointError, match="was removed or replaced"):
-            store.append(run_of({1: "b"}))
+        for work in (lambda: store.append(run_of({1: "b"})), store.reopen):
+            with pytest.raises(CheckpointError, match="was removed or replaced"):
+                work()
+        assert path.exists() == (how == "replaced")
         path.unlink(missing_ok=True)
         os.rename(tmp_path / "elsewhere.db", path)
         store.append(run_of({1: "b"}))

@@ -152,6 +152,16 @@ def test_a_clock_that_is_wrong_for_a_checkpoint_takes_nothing_young_and_keeps_no
         assert retained(store) == list(range(390, 401))
 
 
+def test_a_prune_without_arguments_drops_nothing_that_the_settings_keep() -> None:
+    with quick_store(":memory:") as store:
+        store.configure(history=4, keep_for=timedelta(days=7))
+        for number in range(60):
+            store.append(run_of({1: number}))
+        assert (store.prune(), store.prune(keep=50)) == (0, 10)
+        store.configure(keep_for=timedelta(0))
+        assert store.prune() == 46
+
+
 def test_an_age_may_be_longer_than_there_are_dates(tmp_path: Path) -> None:
     with make(tmp_path / "state.db", 5) as store:
         store.configure(history=1, keep_for=timedelta.max)
