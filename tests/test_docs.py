@@ -22,6 +22,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
+def sections_of(page: Path) -> set[str]:
+    """Return what links to the sections of a page end with, as GitHub makes it of their headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def rows_of(cls: type) -> list[list[str]]:
     """Return the rows of the table in the docstring of a class, as cells of plain text."""
     text = inspect.getdoc(cls) or ""
@@ -70,5 +77,7 @@ def test_the_page_of_the_objects_says_what_each_method_dirties(cls: type) -> Non
 
 def test_the_links_of_the_pages_lead_somewhere() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, section in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} links to {target}"
+            assert not section or section in sections_of(found), f"{page.name} links to {target}#{section}"
