@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,15 @@ class _Line:
     origin: dict[str, Any] | None
     rollbacks: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
+    @cached_property
     def newest(self) -> int:
         """The number of the newest checkpoint."""
         return max(self.records, default=0)
+
+    @cached_property
+    def oldest(self) -> int:
+        """The number of the oldest one."""
+        return min(self.records, default=0)
 
 
 def of_store(store: CheckpointStore, others: Sequence[str], limit: int) -> Iterator[str]:
@@ -97,7 +103,7 @@ def _drawn(lines: list[_Line], limit: int) -> Iterator[str]:
                 return
             drawn += 1
             yield from _rollbacks_onto(line, number, _lanes(lines, joints, number, place, PASSING))
-            mark = FULL if record.kind is CheckpointKind.FULL or number == min(line.records) else DIFFERENTIAL
+            mark = FULL if record.kind is CheckpointKind.FULL or number == line.oldest else DIFFERENTIAL
             yield f"{_lanes(lines, joints, number, place, mark)}  {_described(record)}{_names(lines, number, place)}"
         yield from _forks_from(lines, joints, number - 1)
     yield from _origin(lines)
