@@ -263,7 +263,7 @@ class SortedObject(KeyedObject):
         Raises:
             RuntimeError: keys came or went since the last one.
         """
-        self._check_range(lower, upper, inclusive)
+        _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is None:
             start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
             found = scans.keys_between(self._table, start, stop, reverse=reverse)
@@ -287,7 +287,7 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
-        self._check_range(lower, upper, inclusive)
+        _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.
@@ -305,7 +305,7 @@ class SortedObject(KeyedObject):
         self, lower: Any, upper: Any, inclusive: tuple[bool, bool], *, reverse: bool
     ) -> Iterator[list[tuple[Any, Any]]]:
         """Yield (key, value) between two bounds in order, in lists that grow."""
-        self._check_range(lower, upper, inclusive)
+        _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.
@@ -339,9 +339,8 @@ class SortedObject(KeyedObject):
         steps = len(self._table) - 1 - place if is_near_end else place
         return next(islice(walk(reverse=is_near_end), steps, None))
 
-    def _check_range(self, lower: Any, upper: Any, inclusive: Any) -> None:
-        """Refuse bounds that have no place in any order, and what does not say for two bounds whether they belong."""
-        _refuse_nan(lower, upper)
+    def _check_inclusive(self, inclusive: object) -> None:
+        """Refuse what does not say for two bounds whether they belong to a range."""
         if not isinstance(inclusive, tuple | list) or len(inclusive) != 2:
             raise TypeError(
                 f"{self._describe()}: inclusive is a pair, (True, False) for a lower bound that belongs to the range"

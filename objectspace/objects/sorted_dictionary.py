@@ -177,6 +177,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) for the first key, then O(1) per key.
         """
+        self._check_inclusive(inclusive)
         return self._keys(lo, hi, inclusive, reverse=reverse)
 
     def items_between(
@@ -190,6 +191,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) for the first item, then O(1) per item.
         """
+        self._check_inclusive(inclusive)
         return self._pairs(lo, hi, inclusive, reverse=reverse)
 
     def pages_between(
@@ -212,6 +214,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Time: O(log n) for the first list, then O(1) per item; less per item than one by one if the dictionary is not in
         memory.
         """
+        self._check_inclusive(inclusive)
         return self._pages(lo, hi, inclusive, reverse=reverse)
 
     def peekitem(self, index: int = -1) -> tuple[K, V]:

@@ -129,6 +129,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n) for the first element, then O(1) per element.
         """
+        self._check_inclusive(inclusive)
         return self._keys(lo, hi, inclusive, reverse=reverse)
 
     def view_between(self, lo: T, hi: T) -> SortedSetView[T]:
@@ -263,6 +264,7 @@ class SortedSetView(SetMethods[T]):
         reverse: bool = False,
     ) -> Iterator[T]:
         """Yield the elements between two bounds in order, as far as they are in this view; ``None`` means no bound."""
+        self._source._check_inclusive(inclusive)
         is_lower_ours = lo is None or lo < self._lower  # type: ignore[operator]
         is_upper_ours = hi is None or hi > self._upper  # type: ignore[operator]
         start, stop = self._lower if is_lower_ours else lo, self._upper if is_upper_ours else hi

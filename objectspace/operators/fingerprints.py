@@ -15,7 +15,7 @@ from types import CodeType, MappingProxyType, MethodType, ModuleType, SimpleName
 from typing import Any, TypeVar
 
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators.prompt import ShownAtPrompt
+from objectspace.operators.prompt import not_for_people
 
 T = TypeVar("T")
 
@@ -39,7 +39,8 @@ def describe(function: Callable[..., Any]) -> str:
     False
     """
     try:
-        name = _Description().of(function)
+        with not_for_people():
+            name = _Description().of(function)
     except Exception as error:
         called = _attribute(function, "__qualname__", str) or type(function).__qualname__
         why = "it is nested too deeply" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
@@ -305,8 +306,7 @@ def _own_text(value: Any) -> str:
         return f"{type(value).__name__}({bytes(value)!r})"
     if isinstance(value, ModuleType):
         return value.__name__
-    shown: Any = type(value).__repr__
-    return _ADDRESS.sub("", object.__repr__(value) if shown is ShownAtPrompt.__repr__ else repr(value))
+    return _ADDRESS.sub("", repr(value))
 
 
 def _is_of_tables(value: Any) -> bool:

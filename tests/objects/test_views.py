@@ -136,9 +136,11 @@ def test_the_bounds_of_a_range_may_be_given_by_name(space: PersistedObjectSpace)
 
 def test_what_is_no_pair_does_not_say_which_bounds_belong(space: PersistedObjectSpace) -> None:
     found, items = space.get_sorted_set("sorted_set"), space.get_sorted_dictionary("sorted_dictionary")
-    for reads in (found.irange, items.irange, items.items_between, items.pages_between):
-        with pytest.raises(TypeError, match=r"inclusive is a pair, .*: found \(True,\)"):
-            list(reads(1, 3, (True,)))  # type: ignore[arg-type]
+    ways = (found.irange, found.view_between(1, 3).irange, items.irange, items.items_between, items.pages_between)
+    for reads in ways:
+        for wrong in ((True,), True):
+            with pytest.raises(TypeError, match=r"inclusive is a pair, .*: found "):
+                reads(1, 3, wrong)  # type: ignore[arg-type]
 
 
 def test_nothing_is_before_or_after_none(space: PersistedObjectSpace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections import ChainMap, UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from objectspace import VolatileObjectSpace
-from objectspace.operators import HashAgg, Pipeline, col, count
+from objectspace.operators import HashAgg, Pipeline, TopN, col, count
 from objectspace.operators.events import Chain, Take
 from objectspace.operators.fingerprints import describe
+from objectspace.operators.run import LocalRun
 from objectspace.relational import Column, TableSchema
 
 ROWS = TableSchema([Column("id", "int64"), Column("k", "string")], ["id"])
@@ -66,6 +68,20 @@ def test_a_function_that_closes_over_an_operator_is_the_same_function_whatever_i
     before = list(map(describe, functions))
     operator.open(VolatileObjectSpace(), "by_k")
     assert list(map(describe, functions)) == before
+
+
+def test_it_is_the_same_function_if_the_operator_lies_deep_in_what_it_closes_over() -> None:
+    pipeline = Pipeline()
+    found = ChainMap({"of": UserDict({"pipeline": pipeline})})
+    before = describe(lambda row: row in found)
+    pipeline.source("rows", {"id": "int64"}, key=["id"]).materialize("all")
+    assert "all" in repr(found)
+    assert describe(lambda row: row in found) == before
+
+
+@pytest.mark.parametrize("cls", [HashAgg, TopN, Pipeline, LocalRun])
+def test_what_is_half_made_is_shown_as_any_object(cls: type) -> None:
+    assert repr(cls.__new__(cls)).startswith(f"<{cls.__module__}.{cls.__name__} object at ")
 
 
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
