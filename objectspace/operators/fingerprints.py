@@ -42,7 +42,7 @@ def describe(function: Callable[..., Any]) -> str:
         with not_for_people():
             name = _Description().of(function)
     except Exception as error:
-        called = _attribute(function, "__qualname__", str) or type(function).__qualname__
+        called = _name_of(function)
         why = "it is nested too deeply" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
         raise ObjectSpaceError(
             f"function {called}: what it closes over, or belongs to, cannot be compared with what it was when the"
@@ -86,8 +86,7 @@ class _Description:
             names = [""] * len(function.args) + [f"{name}=" for name in function.keywords]
             parts = [f"{name}{self.text(value)}" for name, value in zip(names, given, strict=True)]
             return f"partial({', '.join([self.of(function.func), *parts])})"
-        name = _attribute(function, "__qualname__", str) or type(function).__qualname__
-        name = name.replace("<lambda>", "lambda")
+        name = _name_of(function).replace("<lambda>", "lambda")
         one = (function.__func__, function.__self__) if isinstance(function, MethodType) else (function, None)
         if self._is_open(*one):
             return name
@@ -254,6 +253,14 @@ def _constants(code: CodeType) -> tuple[Any, ...]:
     else:  # Until then a function without one begins with None; what is in brackets is no function.
         has_docstring = code.co_flags & _IS_FUNCTION and (code.co_name == "<lambda>" or code.co_name[:1] != "<")
     return (None, *code.co_consts[1:]) if has_docstring else code.co_consts
+
+
+def _name_of(function: Any) -> str:
+    """Return the name of a callable; without one, that of its type."""
+    kind = type(function)
+    # A ufunc that NumPy before 2.2 has made, or any that frompyfunc makes, has no other name.
+    known = _attribute(function, "__name__", str) if (kind.__module__, kind.__name__) == ("numpy", "ufunc") else None
+    return _attribute(function, "__qualname__", str) or known or kind.__qualname__
 
 
 def _code_of(value: Any) -> CodeType | None:

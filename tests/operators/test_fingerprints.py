@@ -414,6 +414,12 @@ def test_a_docstring_decides_nothing() -> None:
     assert names[0] == names[1] == names[2] != describe(made("'One.'", "'c'"))
 
 
+def test_a_ufunc_has_its_own_name_under_every_numpy() -> None:
+    made = [np.sqrt, np.negative, np.frompyfunc(abs, 1, 1), np.frompyfunc(lambda one: one, 1, 1)]
+    names = ["numpy.sqrt", "numpy.negative", "numpy.abs (vectorized)", "numpy.lambda (vectorized)"]
+    assert [describe(one) for one in made] == names
+
+
 def test_another_lookup_is_another_pipeline() -> None:
     def named(names: dict[str, str]) -> Pipeline:
         pipeline = Pipeline()
