@@ -256,15 +256,16 @@ def _aggregated(keys: Columns, figures: Sequence[pa.ChunkedArray | None], functi
     # The key comes first; the figures follow in the order in which they were asked for.
     columns = found.columns
     for place, (values, (function, _)) in enumerate(zip(figures, functions, strict=True), width):
-        if function == "max" and _has_nan(values):
-            columns[place] = _with_nan(keys, values, columns[place])
+        if function in ("min", "max") and _has_nan(values):
+            columns[place] = _with_nan(keys, values, columns[place], function)
     return pa.table(columns, _places(len(columns)))
 
 
-def _with_nan(keys: Columns, values: pa.ChunkedArray, greatest: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the greatest values by key, which are NaN if that is among the values: Arrow passes over it."""
-    is_nan = _aggregated(keys, [pc.is_nan(values)], [("any", None)]).columns[-1]
-    return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
+def _with_nan(keys: Columns, values: pa.ChunkedArray, found: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
+    """Return extremes by key that are NaN where all values are, or any for ``max``: Arrow has others, or infinity."""
+    # As numbers, because pyarrow 18 finds a wrong "any" of booleans that lie in a part of a column.
+    is_nan = _aggregated(keys, [pc.is_nan(values).cast(pa.int8())], [(function, None)]).columns[-1]
+    return pc.if_else(pc.equal(is_nan, 1), pa.scalar(math.nan, found.type), found)
 
 
 def _prepared(values: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
