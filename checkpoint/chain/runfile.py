@@ -105,6 +105,8 @@ def write_pages(location: Location, pages: Iterable[Page], operator: str, shard:
     measure, sink, pages = PageMeasure(), pa.BufferOutputStream(), iter(pages)
     # The first page of items shows what shape the texts have.
     first = [*_until_items(pages)]
+    if not first:  # A file to which no table is written cannot be read back by pyarrow before 20.
+        return write_run(location, Run(CheckpointKind.FULL), operator, shard, epoch)
     examples = [rows for place, rows in first if place == len(_TABLES) - 1]
     example, template = _shredded(_item_table(examples[0])) if examples else (None, ())
     schema = pa.schema([*_COLUMNS, *((name, pa.int64()) for name in _numbers(template))])
@@ -144,7 +146,7 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
     data, place = checked(location, accepted)
     file, kind, template = _opened(data, place)
     try:
-        for batch in file.iter_batches(_PAGE_ROWS, use_threads=False):
+        for batch in file.iter_batches(_PAGE_ROWS, use_threads=False) if file.num_row_groups else ():
             run = run_of(kind, _whole(pa.Table.from_batches([batch]), template))
             yield from ((number, rows) for number, rows in enumerate(run.tables) if rows)
     except _UNREADABLE as error:
@@ -352,7 +354,8 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
     """
     file, kind, template = _opened(data, place)
     try:
-        return run_of(kind, _whole(file.read(use_threads=False), template))
+        table = file.read(use_threads=False) if file.num_row_groups else file.schema_arrow.empty_table()
+        return run_of(kind, _whole(table, template))
     except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
 

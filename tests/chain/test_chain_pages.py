@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +21,7 @@ from checkpoint.chain import (
     AcceptedRun,
     Chain,
     Location,
+    decode_run,
     folding,
     location_at,
     open_cache,
@@ -25,13 +30,14 @@ from checkpoint.chain import (
     write_image,
     write_run,
 )
-from checkpoint.chain.runfile import read_pages, write_pages
-from checkpoint.run import Page, PageMeasure
+from checkpoint.chain.runfile import checksum, read_pages, write_pages
+from checkpoint.run import Page, PageMeasure, Run
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import image_of, quick_store, random_run
 
 from .chain_helpers import OPERATOR, Publisher
 
+EMPTY = Run(CheckpointKind.FULL)
 VALUES = st.recursive(
     st.none() | st.integers(-9, 9) | st.text(max_size=3) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=2),
@@ -67,6 +73,23 @@ def test_pages_make_the_file_and_the_store_that_the_run_makes(
         after = PersistedObjectSpace(other)
         after.create_value("new id", 1)
         assert after.get("new id")._id >= max((row[0] for row in image.items), default=0)
+
+
+def test_a_shard_without_a_row_makes_a_file_that_every_pyarrow_reads(location: Location) -> None:
+    paged = write_pages(location, iter(()), "op", 0, 1)
+    data = location.read(paged.file) or b""
+    assert pq.ParquetFile(io.BytesIO(data)).num_row_groups == 1
+    assert (paged.digest, decode_run(data), [*read_pages(location, paged)]) == (EMPTY.digest(), EMPTY, [])
+
+
+def test_a_file_to_which_no_table_was_written_is_read(location: Location) -> None:
+    data, text = io.BytesIO(), pa.schema({"table": pa.string()})
+    with pq.ParquetWriter(data, text) as writer:
+        writer.add_key_value_metadata({"format": "1", "kind": "full"})
+    accepted = write_run(location, EMPTY, "op", 0, 1)
+    location.write("run/bare.parquet", data.getvalue())
+    bare = replace(accepted, file="run/bare.parquet", checksum=checksum(data.getvalue()))
+    assert (read_run(location, bare), [*read_pages(location, bare)]) == (EMPTY, [])
 
 
 def test_a_page_that_cannot_be_had_leaves_the_store_as_it_was() -> None:
