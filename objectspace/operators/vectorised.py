@@ -28,7 +28,7 @@ Folded = dict[Any, Sequence[Any]]
 def can_fold(schema: TableSchema, keys: Sequence[int], accumulators: Sequence[Accumulator]) -> bool:
     """Return whether rows can be folded for some group columns and accumulators."""
     kinds = {schema.columns[place].type.kind for place in keys}
-    if not keys or not kinds <= FOLDED or find_spec("pyarrow") is None:
+    if not keys or not kinds <= FOLDED or None in map(find_spec, ("pyarrow", "numpy")):
         return False
     return all(map(_is_foldable, accumulators))
 

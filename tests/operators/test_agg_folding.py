@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, HashAgg, Pipeline, count, value_groups
+from objectspace.operators import AggCall, HashAgg, Pipeline, count, value_groups, vectorised
 from objectspace.operators.accumulators import Accumulator
 from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
@@ -98,6 +98,12 @@ def test_what_can_be_added_up_at_once() -> None:
     assert not can_fold(schema, [0], [Accumulator("count", 3, DataType("int64"), filter=0)])
     folder = Folder(schema, [2], [rows])
     assert folder.fold(["+"], [("a", 1.0, date(2026, 1, 1), 1)]) == {date(2026, 1, 1): (1,)}
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "numpy"])
+def test_rows_are_added_one_by_one_without_a_library(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectorised, "find_spec", lambda name: None if name == library else object())
+    assert not can_fold(schema_of("k string", key=["k"]), [0], [Accumulator("count", -1, DataType("int64"))])
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1E-21", "1E+25"])
