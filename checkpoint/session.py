@@ -39,6 +39,9 @@ LOG_BYTES = 4 << 20
 REOPEN = ", then call reopen()"
 """What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
 
+_OLDEST_SQLITE = (3, 33)
+"""The first SQLite that has all that a store uses: ``sqlite_schema``, and ``iif`` before it."""
+
 _CACHE_KIB = 64 * 1024
 _SMALLEST = 512
 _ROOM_BYTES = 64 << 10
@@ -620,6 +623,19 @@ def recognise(path: str, connection: sqlite3.Connection) -> bool:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def require_sqlite() -> None:
+    """Refuse a SQLite that does not know what a store asks of it, before anything is written.
+
+    Raises:
+        CheckpointError: it is too old.
+    """
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise CheckpointError(
+            f"this Python has SQLite {sqlite3.sqlite_version}: expected {'.'.join(map(str, _OLDEST_SQLITE))} or newer,"
+            " as a store needs it; use a Python that was built with a newer one"
+        )
 
 
 def require_usable(path: Path, *, read_only: bool) -> None:

@@ -35,7 +35,7 @@ from checkpoint.readers import Readers
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Measure, Page, Run
-from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
+from checkpoint.session import IN_MEMORY, Durability, Session, require_sqlite, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep
@@ -67,7 +67,8 @@ class CheckpointStore:
     ``session`` is the connection, for reading what the methods do not cover.
 
     Raises:
-        CheckpointError: the path is not usable, is not a store, or was written by a newer version.
+        CheckpointError: the path is not usable, is not a store, or was written by a newer version; or SQLite is older
+            than 3.33.
         StoreLockedError: another writer has it open.
         InheritedStoreError: this process was forked from one that had it open.
 
@@ -90,6 +91,7 @@ class CheckpointStore:
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
         if history is not None and history < 1:
             raise ValueError(f"history is {history}: keep at least 1 checkpoint")
+        require_sqlite()
         self._is_closed = False
         # Absolute, so that it names the same file after the process has changed its folder.
         self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)

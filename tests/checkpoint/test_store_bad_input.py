@@ -120,6 +120,17 @@ def test_a_path_of_bytes_and_a_name_without_room_for_a_lock_are_refused_in_words
     assert snapshot(tmp_path) == {}
 
 
+@pytest.mark.parametrize("place", [":memory:", "state.db"])
+def test_a_sqlite_that_is_too_old_is_refused_before_there_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 32, 3))
+    with pytest.raises(CheckpointError, match=r"expected 3\.33 or newer"):
+        CheckpointStore(place)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_reading_what_is_not_there_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="does not exist"):
         CheckpointStore(tmp_path / "state.db", read_only=True)
