@@ -115,15 +115,19 @@ class Undisturbed(Run):
         super().__init__(history)
         self.contents: list[Contents] = []
         self.images: list[bytes] = [b""]
-        self.open(CheckpointStore(":memory:"))
-        for epoch in range(len(history.epochs) + 1):
-            self.outputs[epoch] = history.play(self.operator, epoch)
-            receipt = self.space.checkpoint(epoch=epoch + 1)
-            if check is not None and epoch:
-                check(epoch, receipt)
-            self.contents.append(self.held())
-            if keeps_images:
-                self.images.append(self.store.database.conn.serialize())
+        with CheckpointStore(":memory:") as store:
+            self.open(store)
+            for epoch in range(len(history.epochs) + 1):
+                self._epoch(epoch, check)
+                if keeps_images:
+                    self.images.append(self.store.database.conn.serialize())
+
+    def _epoch(self, epoch: int, check: Callable[[int, Receipt], None] | None) -> None:
+        self.outputs[epoch] = self.history.play(self.operator, epoch)
+        receipt = self.space.checkpoint(epoch=epoch + 1)
+        if check is not None and epoch:
+            check(epoch, receipt)
+        self.contents.append(self.held())
 
 
 class Disturbed(Run):
@@ -137,18 +141,18 @@ class Disturbed(Run):
     def __init__(self, history: History, plan: Plan) -> None:
         super().__init__(history)
         self._plan, self._left = plan, plan.times
-        store = CheckpointStore(":memory:")
-        self.open(store)
-        done = 0
-        while done <= len(history.epochs):
-            try:
-                self._epoch(done)
-                done += 1
-            except Crash:
-                self.space.close()
-                self.open(store)
-                done = self.durable() + 1
-        self.found = self.held()
+        with CheckpointStore(":memory:") as store:
+            self.open(store)
+            done = 0
+            while done <= len(history.epochs):
+                try:
+                    self._epoch(done)
+                    done += 1
+                except Crash:
+                    self.space.close()
+                    self.open(store)
+                    done = self.durable() + 1
+            self.found = self.held()
 
     def _epoch(self, epoch: int) -> None:
         self.outputs[epoch] = self.history.play(self.operator, epoch)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy
 import pytest
 
-from checkpoint import CheckpointError
+from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.session import Session
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators import GroupTopN, HashJoin, Pipeline, count, max_
 from objectspace.operators.events import EventOperator, Take
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.testing import POINTS, SURVIVED, TWICE, crash_everywhere
+from objectspace.testing import POINTS, SURVIVED, TWICE, crash_everywhere, runs, storage
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64")], ["v"])
 
@@ -175,6 +175,20 @@ def test_an_error_of_the_operator_is_no_failure_of_the_storage() -> None:
     with pytest.raises(CheckpointError, match="the operator says no"):
         crash_everywhere(Plain, [refuse])
     assert Session.factory is before
+
+
+def test_no_store_stays_open_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores: list[CheckpointStore] = []
+
+    class Noted(CheckpointStore):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            stores.append(self)
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(runs, "CheckpointStore", Noted)
+    monkeypatch.setattr(storage, "CheckpointStore", Noted)
+    assert crash_everywhere(Plain, [lambda op: op.add(1)]) < len(stores)
+    assert all(store._is_closed for store in stores)
 
 
 def test_a_pipeline_takes_batches() -> None:
