@@ -123,6 +123,7 @@ class Tensor(KeyedObject):
         Raises:
             IndexError: the index is out of bounds or of a kind that numpy does not know.
             ValueError: the value does not fit the shape of the index.
+            OverflowError: a number does not fit the dtype.
 
         Time: O(elements and chunks touched). Dirties: one item per chunk in which an
         element changes, and the length for a new one.
@@ -130,12 +131,19 @@ class Tensor(KeyedObject):
         found = selected(index, self._shape, self._chunks)
         shape = found.shape
         # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
-        converted = self._np.empty(self._np.shape(value), self._dtype)
-        converted[...] = value
+        converted = self._converted(value)
         surplus = converted.ndim - len(shape)
         if (shape or _has_ellipsis(index)) and surplus > 0 and prod(converted.shape[:surplus]) == 1:
             converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
         self._assign(found.pieces, self._np.broadcast_to(converted, shape).reshape(found.laid))
+
+    def _converted(self, value: Any) -> npt.NDArray[Any]:
+        """Return a value as an array of the dtype."""
+        if self._np.__version__.startswith("1."):
+            _require_fit(value, self._dtype)
+        converted = self._np.empty(self._np.shape(value), self._dtype)
+        converted[...] = value
+        return converted
 
     @undivided
     def _assign(self, pieces: Iterator[Piece], values: npt.NDArray[Any]) -> None:
@@ -147,8 +155,12 @@ class Tensor(KeyedObject):
     def fill(self, value: Any) -> None:
         """Assign one value to every element.
 
+        Raises:
+            OverflowError: the value does not fit the dtype.
+
         Time: O(n). Dirties: one item per chunk, and the length for new ones.
         """
+        _require_fit(value, self._dtype)
         for position in product(*map(range, self._grid())):
             # No more than what is inside the tensor, so that a chunk at its edge can come back to what is stored of it.
             places = zip(position, self._shape, self._chunks, strict=True)
@@ -286,11 +298,28 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
 def _checked_fill(fill: Any, kind: np.dtype[Any]) -> Any:
     """Return what the index keeps of the fill of a new tensor."""
     try:
+        _require_fit(fill, kind)
         return _plain_fill(kind.type(fill))
     except (OverflowError, ValueError, TypeError) as error:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(
             f"the fill of a tensor is {shown(fill):.80}: expected a number that fits its dtype {kind} ({error})"
         ) from error
+
+
+def _require_fit(value: Any, kind: np.dtype[Any]) -> None:
+    """Refuse numbers that are out of bounds, for NumPy before 2 wraps them, as any does those of arrays.
+
+    Raises:
+        OverflowError: one is.
+    """
+    import numpy
+
+    if kind.kind not in "iu" or (hasattr(value, "__array__") and not isinstance(value, numpy.generic)):
+        return
+    bounds = numpy.iinfo(kind)
+    for one in numpy.array(value, dtype=object).flat:
+        if isinstance(one, int | float | numpy.integer | numpy.floating) and not bounds.min <= int(one) <= bounds.max:
+            raise OverflowError(f"{one} is out of bounds for {kind}: expected {bounds.min} to {bounds.max}")
 
 
 def _plain_fill(fill: Any) -> Any:

@@ -37,6 +37,19 @@ def test_a_fill_comes_back_as_it_was(dtype: str, fill: Any) -> None:
     assert found.copy().tobytes() == tensor.copy().tobytes()
 
 
+@pytest.mark.parametrize("value", [300, -129, 300.0, np.int64(300)])
+def test_a_number_that_does_not_fit_is_refused_under_every_numpy(value: Any) -> None:
+    space = VolatileObjectSpace()
+    with pytest.raises(ValueError, match=r"the fill of a tensor is .*(300|-129)"):
+        space.create_tensor("filled", (3,), "int8", fill=value)
+    t = space.create_tensor("t", (3,), "int8", fill=7)
+    for edit in (lambda: t.__setitem__(0, value), lambda: t.__setitem__(slice(2), [1, value]), lambda: t.fill(value)):
+        with pytest.raises(OverflowError, match="out of bounds for int8"):
+            edit()
+    t[1:] = np.array([-300, 120])  # As numpy casts arrays.
+    assert t.copy().tolist() == [7, -44, 120]
+
+
 @pytest.mark.parametrize(("dtype", "fill"), [("float64", None), ("complex128", [None, 0.0])])
 def test_a_fill_that_an_older_version_wrote_as_null_can_be_read(
     dtype: str, fill: Any, monkeypatch: pytest.MonkeyPatch
@@ -87,7 +100,7 @@ def test_a_tensor_compares_element_by_element() -> None:
     assert [(tensor == 5).tolist(), (tensor != 5).tolist()] == [[False, True, False], [True, False, True]]
     assert not (tensor != np.asarray(tensor)).any()
     with pytest.raises(ValueError, match="it must be copied"):
-        np.asarray(tensor, copy=False)
+        tensor.__array__(copy=False)
 
 
 def test_a_chunk_is_no_longer_than_the_tensor() -> None:
