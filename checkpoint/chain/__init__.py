@@ -17,6 +17,7 @@ every shard save a run, and publishes. ``chain.collect()`` removes what no kept 
 True
 """
 
+import checkpoint.chain._needs  # noqa: F401
 from checkpoint.chain.beside import collect_beside, write_image_beside
 from checkpoint.chain.cache import is_private, open_cache, write_image
 from checkpoint.chain.chain import Chain

@@ -180,9 +180,7 @@ class Source:
         try:
             from checkpoint.chain import Chain, location_at
         except ImportError as error:
-            raise CheckpointError(
-                f"a space of shards takes pyarrow and fsspec ({error}): pip install 'objectspace[arrow]'"
-            ) from None
+            raise CheckpointError(str(error)) from None
         chain = Chain.open(location_at(self.path))
         return chain, chain.first_epoch
 

@@ -1,6 +1,6 @@
 """Sketches that estimate how many distinct values there were: 4,096 registers, an error of about 1.6 percent.
 
-This module needs datasketches: ``pip install objectspace[sketch]``.
+This module needs datasketches: ``pip install 'objectspace[sketch]'``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def require_sketches() -> Any:
         import datasketches
     except ImportError:
         raise ImportError(
-            "approx_count_distinct over an append-only input needs datasketches: pip install objectspace[sketch]"
+            "approx_count_distinct over an append-only input needs datasketches: pip install 'objectspace[sketch]'"
         ) from None
     return datasketches
 

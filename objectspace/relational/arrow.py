@@ -1,4 +1,4 @@
-"""Tables and chunks as Arrow data. This module needs pyarrow: ``pip install objectspace[arrow]``."""
+"""Tables and chunks as Arrow data. This module needs pyarrow: ``pip install 'objectspace[arrow]'``."""
 
 from __future__ import annotations
 

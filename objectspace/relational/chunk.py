@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from objectspace.extras import require
 from objectspace.relational.errors import InconsistentOperationError, RowError, SchemaError
 from objectspace.relational.schema import Row, TableSchema
 
@@ -83,6 +84,7 @@ class Chunk:
             SchemaError: a column of the schema is missing, or it or that of operations is there more than once; or the
                 second argument is no schema.
         """
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         if schema is not None:
@@ -104,6 +106,7 @@ class Chunk:
             RowError: this is no data frame, there is no such operation, or a row does not fit the schema.
             SchemaError: as :meth:`from_arrow`.
         """
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         if schema is None:
@@ -133,12 +136,14 @@ class Chunk:
             SchemaError: the rows have a column of that name.
             RowError: Arrow's type of a column cannot hold a value.
         """
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         return arrow.joined(op_column, self._ops, self.schema, self._rows)
 
     def to_pandas(self, *, op_column: str = OP_COLUMN) -> pd.DataFrame:
         """Return the chunk as a data frame, like :meth:`to_arrow`. Requires pyarrow and pandas."""
+        require("pandas", "spark")
         return self.to_arrow(op_column=op_column).to_pandas()
 
     @property

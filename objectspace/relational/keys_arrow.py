@@ -1,6 +1,6 @@
 """Keys of a whole Arrow batch at once, column by column; the same bytes as :mod:`objectspace.relational.keys`.
 
-This module needs pyarrow and numpy: ``pip install objectspace[arrow]``.
+This module needs pyarrow and numpy: ``pip install 'objectspace[arrow]'``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from objectspace.extras import require
 from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.equality import equality, likeness
 from objectspace.relational.errors import RowError, SchemaError
@@ -407,6 +408,7 @@ class TableSchema:
 
     def to_arrow(self) -> pa.Schema:
         """Return the schema as an Arrow schema. Requires pyarrow."""
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         return arrow.to_schema(self)
@@ -423,6 +425,7 @@ class TableSchema:
         Raises:
             SchemaError: an Arrow type has no match.
         """
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         return cls(arrow.columns_of(schema), primary_key, **roles)

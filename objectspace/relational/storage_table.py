@@ -165,6 +165,7 @@ class StorageTable:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the whole table in key order as a data frame. Requires pyarrow and pandas."""
+        require("pandas", "spark")
         return self.to_arrow().to_pandas()
 
     def arrow_schema(self) -> pa.Schema:
@@ -176,6 +177,7 @@ class StorageTable:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Provide the whole table to any reader of Arrow streams, such as DuckDB, Polars or pyarrow."""
+        require("pyarrow", "arrow")
         import pyarrow as pa
 
         reader = pa.RecordBatchReader.from_batches(self.arrow_schema(), self.to_batches())

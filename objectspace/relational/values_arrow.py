@@ -1,6 +1,6 @@
 """The values of Arrow columns as Python values: Arrow has times, instants and texts that Python does not have.
 
-This module needs pyarrow: ``pip install objectspace[arrow]``.
+This module needs pyarrow: ``pip install 'objectspace[arrow]'``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -154,6 +155,30 @@ def every_type() -> Any:
     schema = schema_of("k int64", *(f"c{place} {kind}" for place, kind in enumerate(kinds)), key=["k desc"])
     rows = [("+", (1, *EXAMPLES.values())), ("+", (2, *[None] * len(EXAMPLES))), ("+", (3, *EXAMPLES.values()))]
     return committed(rows, schema=schema), schema
+
+
+NO_ROWS = Chunk(PEOPLE, [], [])
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "use"),
+    [
+        ("pyarrow", "arrow", PEOPLE.to_arrow),
+        ("pyarrow", "arrow", lambda: TableSchema.from_arrow(pa.schema([]))),
+        ("pyarrow", "arrow", NO_ROWS.to_arrow),
+        ("pyarrow", "arrow", lambda: Chunk.from_arrow(pa.table({}))),
+        ("pyarrow", "arrow", lambda: Chunk.from_pandas(pd.DataFrame())),
+        ("pyarrow", "arrow", lambda: StorageTable(committed(ROWS), "t").__arrow_c_stream__()),
+        ("pandas", "spark", NO_ROWS.to_pandas),
+        ("pandas", "spark", lambda: StorageTable(committed(ROWS), "t").to_pandas()),
+    ],
+)
+def test_what_is_missing_is_named_with_the_extra_that_brings_it(
+    library: str, extra: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"takes {library}, .*pip install 'objectspace\[{extra}\]'"):
+        use()
 
 
 def test_every_type_goes_to_arrow_and_back() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -128,6 +129,16 @@ def test_no_space_is_founded_on_what_is_left_of_a_copy(target: Location, tmp_pat
     for name in ("run/left.parquet", "notes.txt"):
         target.delete(name)
     assert Chain.open_or_create(target, 1).epoch == 0
+
+
+HIDDEN = "import sys; sys.modules['fsspec'] = None; from checkpoint.tool.command import main; main()"
+
+
+@pytest.mark.parametrize("command", [["verify"], ["restore", "new"], ["ls"]])
+def test_what_a_space_takes_and_is_not_installed_is_named(tmp_path: Path, command: list[str]) -> None:
+    name, *target = command
+    done = subprocess.run([sys.executable, "-c", HIDDEN, name, tmp_path, *target], capture_output=True, text=True)
+    assert done.stderr == "error: a space of shards takes fsspec: pip install 'objectspace[arrow]'\n"
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 5, 12, 29, 30])
