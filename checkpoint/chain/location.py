@@ -506,7 +506,7 @@ def _require_options_known(location: RemoteLocation, error: Exception) -> None:
     """
     if location.options and _UNEXPECTED in str(error):  # s3fs makes an OSError of the TypeError.
         raise CheckpointError(
-            f"location {location.url}: its file system does not know an option: {_said(error)}: check the names of the"
+            f"location {location.url}: its file system does not know an option ({_said(error)}): check the names of the"
             f" options that were given: {', '.join(_names_in(location.options))}"
         ) from error
 

@@ -259,8 +259,8 @@ def test_a_misspelt_option_of_a_file_system_is_told_without_its_value(is_early: 
     options = {"secrt": "hush", "client_kwargs": {"verify": "hush"}, "is_early": is_early}
     with pytest.raises(CheckpointError) as refused:
         location_at(f"choosy://{uuid4().hex}", options).read("space.json")
-    told = "unexpected keyword argument 'secrt': check the names of the options that were given: secrt, client_kwargs,"
-    assert told in str(refused.value)
+    for told in ("unexpected keyword argument 'secrt'", "): check the names of the options that were given: secrt, cl"):
+        assert told in str(refused.value)
     assert not {"hush", "the rights", "install"} & {*str(refused.value).replace(":", "").split()}
     assert "client_kwargs.verify" in str(refused.value)
 

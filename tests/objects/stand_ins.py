@@ -48,6 +48,7 @@ def at_each_step(work: Callable[[], object], look: Callable[[], object]) -> None
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # In Python 3.12 the first trace of a process has opcodes only after this.
     sys.settrace(trace)
     try:
         work()
