@@ -133,7 +133,9 @@ def _decoded(array: Any) -> Any:
     if isinstance(array, pa.ExtensionArray):
         return array.storage
     if isinstance(array, pa.RunEndEncodedArray):
-        return pc.run_end_decode(array)
+        # Not the values themselves: pyarrow before 26 decodes neither structs nor lists.
+        places = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(array.values))))
+        return array.values.take(pc.run_end_decode(places.slice(array.offset, len(array))))
     return array.dictionary.take(array.indices)
 
 
