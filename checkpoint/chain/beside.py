@@ -58,14 +58,27 @@ def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -
         return False
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
     command = [sys.executable, "-m", __name__]
+    _UNDER_WAY[:] = [process for process in _UNDER_WAY if process.poll() is None]
     try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=_environment(), **quiet)
+        process = _Beside(command, stdin=subprocess.PIPE, env=_environment(), **quiet)
+        _UNDER_WAY.append(process)
         assert process.stdin is not None
         with process.stdin as pipe:
             pipe.write(order)
     except OSError:
         return False
     return True
+
+
+class _Beside(subprocess.Popen[bytes]):
+    """A process that may outlive this one, which is nothing to warn of."""
+
+    def __del__(self) -> None:
+        pass
+
+
+_UNDER_WAY: list[_Beside] = []
+"""Collections that may have ended: the next one looks, so that no more than a few stay zombies."""
 
 
 def _environment() -> dict[str, str]:
