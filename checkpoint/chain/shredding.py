@@ -97,7 +97,8 @@ def _shredded(texts: pa.Array | pa.ChunkedArray, template: Template) -> Shredded
     here[at] = True
     made = joined(Shredded(_columns(numbers, here), texts), template)
     here &= pc.fill_null(pc.equal(made, texts), False).to_numpy(zero_copy_only=False)
-    return Shredded(_columns(numbers, here), pc.if_else(pa.array(here), None, texts))
+    # An array of nulls: with a single one, pyarrow before 24 gives other texts than those of a slice.
+    return Shredded(_columns(numbers, here), pc.if_else(pa.array(here), pa.nulls(len(texts), pa.string()), texts))
 
 
 def joined(shredded: Shredded, template: Template) -> pa.Array | pa.ChunkedArray:
