@@ -392,7 +392,10 @@ class Stream(ShownAtPrompt):
         return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)
 
     def union(self, *others: Stream) -> Stream:
-        """Combine streams with the same columns; equal rows of several streams stay separate rows."""
+        """Combine streams with the same columns; equal rows of several streams stay separate rows.
+
+        Give all streams in one call: where unions are put into unions, each makes the stream key longer.
+        """
         self._require_same_pipeline(*others)
         return united([self, *others])
 

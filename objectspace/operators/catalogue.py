@@ -1,8 +1,9 @@
 """Which operators a space keeps state of, and what they did, so a changed pipeline can reuse what still fits.
 
 The dictionary ``$operators`` lists them: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``. What
-they read is described under ``reads``, in words, for messages only. ``own`` is true for an operator that a user has
-written, and missing for the others. A pipeline that is an operator itself has a dictionary of its own, below its name.
+they read is described under ``reads``, in words, for messages only; earlier versions described there what is read in
+several ways once for each of them. ``own`` is true for an operator that a user has written, and missing for the others.
+A pipeline that is an operator itself has a dictionary of its own, below its name.
 
 If a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
 gave at first, with the same numbers. It is missing in what earlier versions have stored. They used the epoch to number

@@ -30,15 +30,24 @@ class Graph:
         self._held: dict[Node, list[Promise]] = defaultdict(list)
 
     def push(self, node: Node, chunk: Chunk) -> None:
-        """Pass the output of a node on, all the way through."""
-        if not len(chunk):
-            return
+        """Pass the output of a node on, all the way through, however long the way is."""
+        way = [iter([(node, chunk)])]
+        while way:
+            for giver, made in way[-1]:
+                if len(made):
+                    way.append(self._passed_on(giver, made))
+                    break
+            else:
+                way.pop()
+
+    def _passed_on(self, node: Node, chunk: Chunk) -> Iterator[tuple[Node, Chunk]]:
+        """Give the output of a node to its readers, and yield what each of them makes of it."""
         if node in self._results:
             self.output[node].append(chunk)
         for reader, side in self._readers.get(node, ()):
             operator = self.operators[reader]
             for made in _chunks(operator, operator.process(chunk, side)):
-                self.push(reader, made)
+                yield reader, made
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
         """Give a promise of a node to its readers, which pass on theirs once they have given what they hold back."""
@@ -65,18 +74,20 @@ class Graph:
         return found
 
 
-def _chunks(operator: Operator, found: Any) -> Iterator[Chunk]:
-    """Yield the chunks that an operator returned: none for ``None``.
+def _chunks(operator: Operator, found: Any) -> Iterable[Chunk]:
+    """Return the chunks that an operator returned: none for ``None``.
 
     Raises:
         TypeError: these are not chunks.
     """
+    if type(found) is list:
+        for made in found:
+            if not isinstance(made, Chunk):
+                raise _no_chunks(operator, made)
+        return found
     if isinstance(found, Chunk) or not isinstance(found, Iterable | None):
         raise _no_chunks(operator, found)
-    for made in () if found is None else found:
-        if not isinstance(made, Chunk):
-            raise _no_chunks(operator, made)
-        yield made
+    return () if found is None else (one for made in found for one in _chunks(operator, [made]))
 
 
 def _no_chunks(operator: Operator, found: Any) -> TypeError:

@@ -9,6 +9,7 @@ the sources and operators that the operator reads from; a stored operator keeps 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,7 +49,7 @@ class Node:
     label: str
     structure: str
     schema: TableSchema
-    inputs: tuple[Node, ...] = ()
+    inputs: tuple[Node, ...] = field(default=(), repr=False)
     sides: tuple[str, ...] = ("input",)
     make: Callable[[], Operator] | None = None
     keys: tuple[tuple[str, ...] | None, ...] = (None,)
@@ -76,6 +77,7 @@ class Node:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of what it does to its inputs, and of what they are; if it is equal, state can be used again."""
+        self._prepare("fingerprint")
         return _digest(repr(self._shape()))
 
     @cached_property
@@ -85,6 +87,7 @@ class Node:
         Unlike a fingerprint it is the same in every process, even if a function closes over something whose text
         differs between processes, such as an object whose text shows a set.
         """
+        self._prepare("outline")
         given = None if self.inputs else self.name
         shape = self.label, given, without_functions(self.structure), str(self.schema)
         return _digest(repr((*shape, [one.outline for one in self.inputs])))
@@ -99,26 +102,31 @@ class Node:
 
     def origins(self) -> Iterator[Node]:
         """Yield the sources and stateful operators that its rows come from, looking through operators without state."""
-        for one in self.inputs:
-            if one.inputs and not one.is_stateful:
-                yield from one.origins()
-            else:
-                yield one
+        return (one for one in self._read() if not one._is_looked_through)
 
     def reads(self) -> list[str]:
-        """Describe what its rows come through: stateless operators, up to and including sources and stateful ones."""
-        found: list[str] = []
-        for one in self.inputs:
-            if one.inputs and not one.is_stateful:
-                found += [one.describe(), *one.reads()]
-            else:
-                kind = " that is only added to" if one.append_only else ""
-                found.append(f"{one.describe()} {one.name or ''}{kind} ({one.schema})")
-        return found
+        """Describe what its rows come through: stateless operators, up to and including sources and stateful ones.
+
+        An operator that is read in several ways comes once; earlier versions stored it once for each way.
+        """
+        return [one.describe() if one._is_looked_through else _as_origin(one) for one in self._read()]
 
     def rules_of_all(self) -> list[str]:
         """Return the rules, different in earlier versions, by which it and all that it reads from compute."""
-        return sorted({*self.rules, *(rule for one in self.inputs for rule in one.rules_of_all())})
+        return sorted({rule for one in _ordered([self]) for rule in one.rules})
+
+    @property
+    def _is_looked_through(self) -> bool:
+        return bool(self.inputs) and not self.is_stateful
+
+    def _read(self) -> Iterator[Node]:
+        """Yield what its rows come through, each operator once, readers before inputs."""
+        return _from_readers(self.inputs, lambda one: one.inputs if one._is_looked_through else ())
+
+    def _prepare(self, name: str) -> None:
+        """Let all that it reads from compute a property, from the sources on: however deep it is, no call nests."""
+        for one in _ordered(self.inputs, lambda one: () if name in vars(one) else one.inputs):
+            getattr(one, name)
 
     def _shape(self) -> tuple[Any, ...]:
         tables = [(role, str(schema)) for role, schema in self.tables]
@@ -126,6 +134,11 @@ class Node:
         inputs = [one.fingerprint for one in self.inputs]
         rules = [self.rules] if self.rules else []
         return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs, *rules
+
+
+def _as_origin(node: Node) -> str:
+    kind = " that is only added to" if node.append_only else ""
+    return f"{node.describe()} {node.name or ''}{kind} ({node.schema})"
 
 
 def _digest(text: str) -> str:
@@ -173,13 +186,13 @@ class Plan:
 
     def _as_it_comes(self, node: Node) -> Node:
         """Return a separate node for an operator that gets source rows as they come; one with state stays itself."""
-        if node.is_stateful:
-            return node
-        if node not in self._as_they_come:
-            inputs = tuple(map(self._as_it_comes, node.inputs))
-            made = self._as_they_come[node] = replace(node, inputs=inputs, as_it_comes=True)
-            self.names[made] = self.names[node]
-        return self._as_they_come[node]
+        made = self._as_they_come
+        for one in _ordered([node], lambda one: () if one.is_stateful or one in made else one.inputs):
+            if not one.is_stateful and one not in made:
+                inputs = tuple(made.get(each, each) for each in one.inputs)
+                made[one] = replace(one, inputs=inputs, as_it_comes=True)
+                self.names[made[one]] = self.names[one]
+        return made.get(node, node)
 
     def readers(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Yield each operator that reads from a node, with the side that does; one that reads twice comes twice."""
@@ -194,73 +207,82 @@ class Plan:
 
     def explain(self) -> str:
         """Return the plan as text: every operator with its stream key, every table with its number, name and schema."""
-        numbered = self._numbered()
-        seen: set[int] = set()
-        return "\n".join(line for root in self.roots for line in self._lines(root, "", "", numbered, seen))
+        return "\n".join(self._lines())
 
     def _numbered(self) -> list[tuple[PlannedTable, TableSchema]]:
-        seen: set[int] = set()
-        tops = tuple(self._plan_node(root, seen) for root in self.roots)
         schemas = {f"{self.names[node]}/{role}": schema for node in self.stateful for role, schema in node.tables}
-        return [(table, schemas[table.name]) for table in plan_tables(PlanNode("Plan", (), tops))]
+        tops = [
+            PlanNode(node.label, tuple(role for role, _ in node.tables), name=self.names[node])
+            for node in _from_readers(self.roots)
+        ]
+        return [(table, schemas[table.name]) for table in plan_tables(PlanNode("Plan", (), tuple(tops)))]
 
-    def _plan_node(self, node: Node, seen: set[int]) -> PlanNode:
-        if id(node) in seen:
-            return PlanNode(node.label, name=self.names[node])
-        seen.add(id(node))
-        roles = tuple(role for role, _ in node.tables)
-        return PlanNode(node.label, roles, tuple(self._plan_node(one, seen) for one in node.inputs), self.names[node])
-
-    def _lines(
-        self,
-        node: Node,
-        first: str,
-        rest: str,
-        numbered: list[tuple[PlannedTable, TableSchema]],
-        seen: set[int],
-    ) -> Iterator[str]:
-        """Yield the lines of an operator and its inputs, drawn as a tree; one that came before is only named."""
-        name = self.names[node]
-        if id(node) in seen:
-            yield f"{first}{node.label} {name} (as above)"
-            return
-        seen.add(id(node))
-        key = ", ".join(column for column, _ in node.schema.primary_key)
-        kind = ", append-only" if node.append_only else ""
-        yield f"{first}{node.describe()}  [{name}; key ({key}){kind}]"
-        own = {f"{name}/{role}" for role, _ in node.tables}
-        for table, schema in numbered:
-            if table.name in own:
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines of the operators, drawn as a tree for each root; one that came before is only named."""
+        numbered = {table.name: (table, schema) for table, schema in self._numbered()}
+        seen: set[Node] = set()
+        left = [(root, "", "") for root in reversed(self.roots)]
+        while left:
+            node, first, rest = left.pop()
+            name = self.names[node]
+            if node in seen:
+                yield f"{first}{node.label} {name} (as above)"
+                continue
+            seen.add(node)
+            key = ", ".join(column for column, _ in node.schema.primary_key)
+            kind = ", append-only" if node.append_only else ""
+            yield f"{first}{node.describe()}  [{name}; key ({key}){kind}]"
+            for role, _ in node.tables:
+                table, schema = numbered[f"{name}/{role}"]
                 yield f"{rest}{'│' if node.inputs else ' '}    table {table.id} {table.name!r}: {schema}"
-        for place, source in enumerate(node.inputs):
-            last = place == len(node.inputs) - 1
-            yield from self._lines(
-                source, f"{rest}{'└─ ' if last else '├─ '}", f"{rest}{'   ' if last else '│  '}", numbered, seen
-            )
+            branches = [("├─ ", "│  ")] * (len(node.inputs) - 1) + [("└─ ", "   ")]
+            drawn = [(one, f"{rest}{turn}", f"{rest}{on}") for one, (turn, on) in zip(node.inputs, branches)]
+            left += reversed(drawn)
 
 
-def _ordered(roots: Iterable[Node], inputs: Callable[[Node], Iterable[Node]] = attrgetter("inputs")) -> Iterator[Node]:
+Inputs = Callable[[Node], Iterable[Node]]
+"""What a walk takes for the inputs of an operator."""
+
+_INPUTS: Inputs = attrgetter("inputs")
+
+
+def _ordered(roots: Iterable[Node], inputs: Inputs = _INPUTS) -> Iterator[Node]:
     """Yield every operator once, inputs before readers."""
-    seen: set[int] = set()
-
-    def _visit(node: Node) -> Iterator[Node]:
-        if id(node) not in seen:
-            seen.add(id(node))
-            for source in inputs(node):
-                yield from _visit(source)
-            yield node
-
+    seen: set[Node] = set()
     for root in roots:
-        yield from _visit(root)
+        way = [(root, iter(inputs(root)))] if root not in seen else []
+        seen.add(root)
+        while way:
+            node, left = way[-1]
+            for one in left:
+                if one not in seen:
+                    seen.add(one)
+                    way.append((one, iter(inputs(one))))
+                    break
+            else:
+                way.pop()
+                yield node
+
+
+def _from_readers(roots: Sequence[Node], inputs: Inputs = _INPUTS) -> Iterator[Node]:
+    """Yield every operator once, where a walk from left to right meets it first, readers before inputs."""
+    seen: set[Node] = set()
+    left = [*reversed(roots)]
+    while left:
+        node = left.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            left += reversed([*inputs(node)])
 
 
 def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[Node, str]:
     """Give each operator its name: the user's, the one it is stored under, or the next free one of its path."""
     left = {fingerprint: list(names) for fingerprint, names in stored.items()}
     found: dict[Node, str] = {}
-    given = [node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs)]
-    for name in given:
-        if given.count(name) > 1:
+    given = Counter(node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs))
+    for name, times in given.items():
+        if times > 1:
             is_source = any(node.name == name and not node.inputs for node in nodes)
             both = "a source and an operator" if is_source else "two operators"
             raise SchemaError(f"{both} of the pipeline have the name {name!r}: choose another one")
@@ -273,24 +295,21 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
                 raise SchemaError(
                     f"the state of {node.describe()} is stored under the name {name!r}: choose another one"
                 )
-    taken = set(found.values())
+    taken = dict.fromkeys(found.values(), 1)
+    paths: dict[Node, str] = {}
     for node in nodes:
+        inputs = [paths[one] for one in node.inputs]
         if node not in found:
-            path = f"{'+'.join(dict.fromkeys(_path(one, found) for one in node.inputs))}.{node.label}"
-            found[node] = name = _free(_bounded(path), taken if node.is_stateful else ())
-            taken.add(name)
+            name = _bounded(f"{'+'.join(dict.fromkeys(inputs))}.{node.label}")
+            found[node] = _free(name, taken) if node.is_stateful else name
+            taken.setdefault(found[node], 1)
+        # Operators without state count in the path of another only if there is nothing else.
+        paths[node] = found[node] if node.is_stateful or len(inputs) != 1 else inputs[0]
     return found
 
 
 LONGEST_PATH = 400
 """The number of characters beyond which the path in an operator's name is shortened."""
-
-
-def _path(node: Node, names: Mapping[Node, str]) -> str:
-    """Return the path of an operator: stateless operators count only if there is nothing else."""
-    while not node.is_stateful and len(node.inputs) == 1:
-        node = node.inputs[0]
-    return names[node]
 
 
 def _bounded(path: str) -> str:
@@ -301,9 +320,11 @@ def _bounded(path: str) -> str:
     return f"{path[: LONGEST_PATH // 2]}~{digest}.{path.rpartition('.')[2]}"
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
-    known, number, found = set(taken), 1, name
-    while found in known:
+def _free(name: str, taken: dict[str, int]) -> str:
+    """Return a name, with a number if it is taken; the names that are taken say which numbers of theirs are."""
+    number, found = taken.get(name, 0), name
+    while found in taken:
         number += 1
         found = f"{name}.{number}"
+    taken[name] = max(number, 1)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from objectspace.operators.bound import Bound
@@ -27,19 +28,15 @@ def united(streams: Sequence[Stream]) -> Stream:
     for other in streams[1:]:
         _check_same(first, other)
     keyed = [_keyed(stream.select(*first.columns), place) for place, stream in enumerate(streams)]
-    schema = _union_schema([stream.schema for stream in keyed])
-
-    def _make() -> Union:
-        return Union(schema, inputs=len(keyed))
-
-    operator = _make()
+    make = partial(Union, _union_schema([stream.schema for stream in keyed]), inputs=len(keyed))
+    operator = make()
     node = Node(
         "Union",
         "",
         operator.schema,
         tuple(stream.node for stream in keyed),
         operator.sides,
-        _make,
+        make,
         (None,) * len(keyed),
         append_only=all(stream.node.append_only for stream in streams),
         is_promised=all(stream.node.is_promised for stream in streams),

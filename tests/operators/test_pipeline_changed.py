@@ -28,6 +28,7 @@ from objectspace.operators import (
     run_local,
     sum_,
 )
+from objectspace.operators.plan import Node
 from objectspace.relational import (
     Chunk,
     Column,
@@ -85,6 +86,52 @@ def test_what_has_no_state_of_its_own_is_named_where_it_was_changed(
     run_local(piped(6), [{"s": [(1, 7)]}], tmp_path / "state.db").close()
     with pytest.raises(PipelineChangedError, match=said):
         run_local(piped(least, **more), [], tmp_path / "state.db")
+
+
+def split_and_joined(steps: int, most: int) -> Pipeline:
+    pipeline = Pipeline()
+    stream = pipeline.source("s", {"id": "int64", "v": "int64"}, key=["id"])
+    for step in range(steps):
+        stream = stream.filter(col("v") > step).union(stream.filter(col("v") <= step))
+    stream.filter(col("v") < most).materialize("r")
+    return pipeline
+
+
+def test_what_is_split_and_joined_again_and_again_costs_once_for_each_operator(tmp_path: Path) -> None:
+    started = time.process_time()
+    with run_local(split_and_joined(40, 99), [{"s": [(1, 5), (2, 50)]}], tmp_path / "state.db") as run:
+        assert sorted(run.rows("r")) == [(1, 5), (2, 50)]
+        (record,) = run.space.get_dictionary(catalogue.OPERATORS).values()
+    assert len(record["reads"]) == 1 + 40 * 7 + 1
+    assert (tmp_path / "state.db").stat().st_size < 200_000
+    assert time.process_time() - started < 5
+
+
+def test_what_was_noted_once_for_each_way_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with run_local(split_and_joined(2, 99), [{"s": [(1, 5)]}], path) as run:
+        (node,) = run.plan.stateful
+        noted = run.space.get_dictionary(catalogue.OPERATORS)
+        noted["r"] = {**noted["r"], "reads": reads_by_every_way(node)}
+        assert len(noted["r"]["reads"]) > len(node.reads())
+        run.space.checkpoint(epoch=2)
+    with run_local(split_and_joined(2, 99), [], path) as run:
+        run.step({"s": [(2, 6)]})
+        assert sorted(run.rows("r")) == [(1, 5), (2, 6)]
+    said = r"it read Where\(\(v < 99\)\), and now reads Where\(\(v < 98\)\); go back"
+    with pytest.raises(PipelineChangedError, match=said):
+        run_local(split_and_joined(2, 98), [], path)
+
+
+def reads_by_every_way(node: Node) -> list[str]:
+    """Return what earlier versions noted of what an operator reads."""
+    found = []
+    for one in node.inputs:
+        if one.inputs and not one.is_stateful:
+            found += [one.describe(), *reads_by_every_way(one)]
+        else:
+            found.append(f"{one.describe()} {one.name} ({one.schema})")
+    return found
 
 
 def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: Path) -> None:

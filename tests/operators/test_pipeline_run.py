@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -314,6 +316,34 @@ def test_a_stream_that_is_used_twice_is_one_operator() -> None:
     assert [node.label for node in pipeline.plan().nodes].count("HashAgg") == 1
     run = pipeline.run_local([{"flights": [(1, "A", 5), (2, "B", 5), (3, "C", 1)]}, {"flights": [("-", (2, "B", 5))]}])
     assert [(row[0], row[3]) for row in run.rows("pairs")] == [("A", "A"), ("C", "C")]
+
+
+def test_a_way_of_many_operators_is_gone_to_its_end() -> None:
+    pipeline = Pipeline()
+    streams = [pipeline.source(f"s{place}", {"id": "int64", "v": "int64"}, key=["id"]) for place in range(120)]
+    stream = reduce(Stream.union, streams)
+    for least in range(900):
+        stream = stream.filter(col("v") > least)
+    stream.materialize("last", key=["v"], conflict="ignore")
+    run = pipeline.run_local([{"s117": [(1, 900)], "s119": [(1, 899), (2, 901)]}])
+    assert run.rows("last") == [(1, 900), (2, 901)]
+    assert run.explain().count("─ Union  [") == 119
+    (node,) = run.plan.stateful
+    assert (len(node.outline), repr(node).count("Node(")) == (16, 1)
+
+
+def test_a_plan_of_many_operators_with_state_costs_once_for_each() -> None:
+    def cost(results: int) -> float:
+        pipeline = Pipeline()
+        source = pipeline.source("s", {"id": "int64", "v": "int64"}, key=["id"])
+        for place in range(results):
+            source.group_by("v").agg(n=count()).materialize(f"r{place}")
+        assert pipeline.explain().count(" table ") == 2 * results
+        started = time.process_time()
+        pipeline.explain()
+        return time.process_time() - started
+
+    assert min(cost(2_000) for _ in range(3)) < 9 * min(cost(500) for _ in range(3))
 
 
 @pytest.mark.parametrize(
