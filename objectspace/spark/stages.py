@@ -169,7 +169,7 @@ def _meeting(node: Node) -> tuple[str, ...] | None:
 
 def _meets_source(node: Node) -> bool:
     """Return whether rows of a source reach an operator with no operator that keeps state in between."""
-    return node.make is None or (not node.is_stateful and any(map(_meets_source, node.inputs)))
+    return node.make is None or (not node.is_stateful and any(one.make is None for one in node.origins()))
 
 
 def tasks_of(node: Node, shards: int) -> int:
@@ -248,12 +248,18 @@ class _Compiler:
 
     def _placing(self, node: Node) -> tuple[str, ...] | None:
         """Return the columns whose values say which shard a row of an operator is in; None if none do."""
-        if node.make is None or len(node.inputs) != 1:
+        way = [node]
+        while not way[-1].is_stateful and len(way[-1].inputs) == 1:
+            way += way[-1].inputs
+        if way[-1].make is None or len(way[-1].inputs) != 1:
             return None
-        before = node.keys[0] if node.is_stateful else self._placing(node.inputs[0])
-        operator = node.make()
-        after = tuple(operator.kept_as(name) for name in before or ())
-        return None if before is None or None in after else after  # type: ignore[return-value]
+        placing: tuple[str | None, ...] | None = way[-1].keys[0]
+        for one in reversed(way):
+            if placing is None or one.make is None:
+                return None
+            operator = one.make()
+            placing = tuple(None if name is None else operator.kept_as(name) for name in placing)
+        return None if placing is None or None in placing else placing  # type: ignore[return-value]
 
     def _exits(self, node: Node, members: Mapping[Node, int]) -> Iterable[Exit]:
         for reader, side in self.plan.readers(node):

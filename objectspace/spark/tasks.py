@@ -175,15 +175,24 @@ class Running:
             self.push(0, made)
 
     def push(self, place: int, chunk: Chunk, source: int = 0) -> None:
-        """Pass the output of an operator on, all the way through.
+        """Pass the output of an operator on, all the way through, however long the way is.
 
         Args:
             place: the operator.
             chunk: what it gives.
             source: the operator with state that it comes from.
         """
-        if not len(chunk):
-            return
+        way = [iter([(place, chunk, source)])]
+        while way:
+            for giver, made, origin in way[-1]:
+                if len(made):
+                    way.append(self._passed_on(giver, made, origin))
+                    break
+            else:
+                way.pop()
+
+    def _passed_on(self, place: int, chunk: Chunk, source: int) -> Iterator[tuple[int, Chunk, int]]:
+        """Give the output of an operator to the exits and to its readers, and yield what each of them makes of it."""
         for one in self._fragment.exits[place]:
             self._outbox.add(one.number, chunk)
             self.work[source].rows_out += len(chunk)
@@ -191,7 +200,7 @@ class Running:
             is_guest = reader in self.work
             self.work[source].rows_out += len(chunk) if is_guest else 0
             for made in self._process(reader, chunk, side):
-                self.push(reader, made, reader if is_guest else source)
+                yield reader, made, reader if is_guest else source
 
     def promise(self, column: str, value: Any, side: str) -> None:
         """Give a promise to the first operator."""
@@ -209,7 +218,7 @@ class Running:
                     self.push(place, chunk, source)
                 # What an operator holds back until the barrier comes before what it promises.
                 for column, value in (*self._held.pop(place, ()), *operator.promises()):
-                    self._pass_on(place, column, value)
+                    self._pass_promise_on(place, column, value)
 
     def work_by_name(self) -> dict[str, Work]:
         """Return what each operator with state has done."""
@@ -229,7 +238,7 @@ class Running:
             work.seconds += time.perf_counter() - started
         return made
 
-    def _pass_on(self, place: int, column: str, value: Any) -> None:
+    def _pass_promise_on(self, place: int, column: str, value: Any) -> None:
         for one in self._fragment.exits[place]:
             self.promised[one.number, column] = value
         for reader, side in self._fragment.links[place]:

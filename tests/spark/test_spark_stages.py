@@ -116,6 +116,19 @@ def test_a_space_in_which_nobody_was_a_guest_goes_on(monkeypatch: pytest.MonkeyP
         assert {"open_ms", "process_ms", "save_ms"} <= set(shown["groups"].phases)
 
 
+def test_a_way_of_many_operators_is_looked_through_once() -> None:
+    pipeline = Local()
+    stream = by_a(pipeline.source("left", ROWS), pipeline.source("right", ROWS))
+    for step in range(40):
+        stream = stream.filter(col("n") > step).union(stream.filter(col("n") <= step))
+    for step in range(900):
+        stream = stream.filter(col("n") > step)
+    stream.materialize("result")
+    found = compiled(pipeline.plan(), {"changes": stream.node}, SHARDS)
+    assert [stage.name for stage in found.stages] == ["left.HashAgg", "result"]
+    assert found.results["changes"].keys is None
+
+
 class Dedup(Passing):
     """It has the name of an operator of the library, and is none."""
 
