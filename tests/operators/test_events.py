@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -126,6 +127,55 @@ def test_operators_of_several_inputs(events: list[tuple[int, int]], recoveries: 
             expected.append((known[0], known[1], known[2]))
     assert latest == expected
     assert zipped == list(zip(*([v for s, v in events if s == source] for source in range(3)), strict=False))
+
+
+values_of_inputs: list[Any] = [lambda op, n=n: op.on_next(n, source=n % 3) for n in (0, 1, 3, 2, 4, 5, 7)]
+ends_of_inputs: list[Any] = [lambda op, n=n: op.on_completed(source=n) for n in (1, 1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "last"),
+    [
+        (lambda: CombineLatest(3), [(3, 1, 2), (3, 4, 2), (3, 4, 5), (3, 7, 5)], 3),
+        (lambda: Zip(3), [(0, 1, 2), (3, 4, 5)], 2),
+    ],
+)
+def test_operators_of_several_inputs_end_at_the_same_place_after_recoveries(
+    make: Make, expected: list[Any], last: int
+) -> None:
+    for opened_again in (set[int](), set(range(20))):
+        out, player = played(make, [*values_of_inputs, *ends_of_inputs[:last]], opened_again)
+        assert (out, player.operator.has_ended) == (expected, False)
+        player.space.checkpoint()
+        for _ in range(2):
+            assert ends_of_inputs[last](player.operator) == []
+            assert player.operator.has_ended
+            player.space.rollback()
+            player.operator.open(player.space, "op")
+            assert not player.operator.has_ended
+
+
+def test_an_event_of_one_input_does_not_look_at_the_others() -> None:
+    def ending(inputs: int) -> float:
+        operator = opened(lambda: CombineLatest(inputs))
+        for source in range(inputs):
+            operator.on_next(source, source=source)
+        return cost(inputs - 1, lambda source: operator.on_completed(source=source))
+
+    def waiting(inputs: int) -> float:
+        operator = opened(lambda: Zip(inputs))
+        for source in range(inputs - 1):
+            operator.on_next(source, source=source)
+        return cost(200, lambda value: operator.on_next(value, source=0))
+
+    def cost(times: int, event: Callable[[int], object]) -> float:
+        started = time.process_time()
+        for number in range(times):
+            event(number)
+        return (time.process_time() - started) / times
+
+    assert ending(4_000) < 8 * ending(400)
+    assert waiting(2_000) < 8 * waiting(100)
 
 
 @settings(max_examples=15, deadline=None)

@@ -37,17 +37,21 @@ class CombineLatest(EventOperator):
 
     def _resume(self) -> None:
         self._missing = sum(slot is None for slot in self._latest)
+        self._going = sum(not over for over in self._over)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._over[source]:
             return []
-        self._missing -= self._latest[source] is None
+        is_first = self._latest[source] is None
         self._latest[source] = [value]
+        self._missing -= is_first
         return [] if self._missing else [tuple(slot[0] for slot in self._latest)]
 
     def _finish(self, source: int) -> list[Any]:
-        self._over[source] = True
-        if self._latest[source] is None or all(self._over):
+        if not self._over[source]:
+            self._over[source] = True
+            self._going -= 1
+        if self._latest[source] is None or not self._going:
             self._end()
         return []
 
@@ -75,21 +79,25 @@ class Zip(EventOperator):
         self._queues = [self._object("queue", f"queue.{place}") for place in range(self.inputs)]
         self._over = self._object("array", "over", self.inputs, default=False)
 
+    def _resume(self) -> None:
+        self._empty = sum(not len(queue) for queue in self._queues)
+
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._over[source]:
             return []
+        is_first = not len(self._queues[source])
         self._queues[source].enqueue(value)
-        if not all(len(queue) for queue in self._queues):
+        self._empty -= is_first
+        if self._empty:
             return []
         out = tuple(queue.dequeue() for queue in self._queues)
-        self._end_where_over()
+        self._resume()
+        if any(over and not len(queue) for over, queue in zip(self._over, self._queues, strict=True)):
+            self._end()
         return [out]
 
     def _finish(self, source: int) -> list[Any]:
         self._over[source] = True
-        self._end_where_over()
-        return []
-
-    def _end_where_over(self) -> None:
-        if any(over and not len(queue) for over, queue in zip(self._over, self._queues, strict=True)):
+        if not len(self._queues[source]):
             self._end()
+        return []
