@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import gt, itemgetter, lt, ne, not_
@@ -95,7 +95,8 @@ class GroupTopN(Operator):
 
     All rows are kept, ordered by group, order and stream key, so whatever is retracted, the next row is found by
     reading on. A chunk costs a read of the first rows of each group in which these may have changed, however large the
-    groups are, and only the net change goes out.
+    groups are, and only the net change goes out. Rows that are tied with the last one are among the first rows, and
+    stay in memory with them: a change among many ties costs as much as there are of them.
 
     State: one table with the input, keyed by group, order and stream key. An event dirties the slot of its row.
 
@@ -186,9 +187,10 @@ class GroupTopN(Operator):
             SchemaMismatchError: the chunk has other columns.
             InconsistentOperationError: the input was said to be append-only, and a row is retracted.
 
-        Time: O(rows · log n + groups touched · (offset + limit)); O(1) for a row of an append-only input that comes
-        after the first rows by the first column of the order. Dirties: one slot per row; with append-only input one per
-        row that enters the result or leaves it.
+        Time: O(rows · log n + groups touched · (offset + limit)), where with ties all rows that are tied with the last
+        one count into the limit; O(1) for a row of an append-only input that comes after the first rows by the first
+        column of the order. Dirties: one slot per row; with append-only input one per row that enters the result or
+        leaves it.
         """
         self._check_open()
         chunk = taken(self._output, chunk)
@@ -349,7 +351,9 @@ class GroupTopN(Operator):
                 if self._order_of(row) != tied:
                     is_whole = False
                     break
-        return Window(max(self._capacity, len(first)), {self._key(row): row for row in first}, is_whole=is_whole)
+        # Where many rows are tied, others have room: not every row that comes may cost another read of all of them.
+        capacity = self._capacity if len(first) <= self._capacity else 2 * len(first)
+        return Window(capacity, {self._key(row): row for row in first}, is_whole=is_whole)
 
     def _settled(self, group: Any, window: Window, row: Row) -> Window:
         """Return the window of the group of a row, reading on if it does not tell the result."""
@@ -394,10 +398,9 @@ class GroupTopN(Operator):
         """Return the keys of the result of a group."""
         if not self.with_ties or len(window.keys) <= self.limit or not self.limit:
             return window.keys[self.offset : self._needed]
-        tied, stop = self._order_of(window.rows[window.keys[self.limit - 1]]), self.limit
-        while stop < len(window.keys) and self._order_of(window.rows[window.keys[stop]]) == tied:
-            stop += 1
-        return window.keys[:stop]
+        # The keys of tied rows begin with what they have in common.
+        tied = self._order_of(window.rows[window.keys[self.limit - 1]])
+        return window.keys[: bisect_right(window.keys, tied, self.limit, key=lambda key: key[: len(tied)])]
 
     def _key(self, row: Row) -> bytes:
         return self._state_schema.key_encoder.encode(self._state_schema.key_of(row))
@@ -408,6 +411,8 @@ class GroupTopN(Operator):
 
 class TopN(GroupTopN):
     """The first rows of a stream in an order.
+
+    With ties a change among them costs as much as there are of them: see :class:`GroupTopN`.
 
     State: one table with the input, keyed by order and stream key. An event dirties the slot of its row.
 

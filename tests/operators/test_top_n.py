@@ -105,6 +105,22 @@ def test_what_comes_behind_rows_that_are_tied_costs_nothing_for_each_of_them(mon
     assert len(beside.shown) == 501
 
 
+@pytest.mark.parametrize("append_only", [False, True])
+def test_a_change_among_rows_that_are_tied_does_not_read_them_all(
+    append_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = Beside(1, 0, True, append_only, 100)
+    beside.step([(0, 9)] * 500, [])
+    looks: list[Row] = []
+    order_of = GroupTopN._order_of
+    monkeypatch.setattr(GroupTopN, "_order_of", lambda self, row: looks.append(row) or order_of(self, row))
+    for _ in range(50):
+        beside.step([(0, 9)], [] if append_only else [7])
+        beside.step([(0, 9)], [])
+    assert len(beside.shown) == len(beside.rows) == (600 if append_only else 550)
+    assert len(looks) < 2_000
+
+
 def test_it_reads_on_when_a_window_runs_out() -> None:
     beside = Beside(2, 0, False, False, 100)
     beside.step([(0, value) for value in range(4 * SPARE)], [])
