@@ -225,7 +225,7 @@ def check_sortable(key: Any) -> None:
     elif kind in (float, Decimal):
         refuse_nan(key)
     elif kind is str and not is_utf8(key):
-        raise TypeError(f"{key!r} has no place in a sorted object: it holds a lone surrogate")
+        raise TypeError(f"{key!r:.80} has no place in a sorted object: it holds a lone surrogate")
 
 
 def _why_no_place(key: Any) -> str:

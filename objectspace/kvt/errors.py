@@ -60,7 +60,7 @@ class ConditionalTableUpdateError(KeyValueTableError):
     def __str__(self) -> str:
         family = "" if self.key_family is None else f", family {self.key_family!r}"
         return (
-            f"table {self.table}{family}, key {self.key!r}: expected {self.expected.describe()},"
+            f"table {self.table}{family}, key {self.key!r:.80}: expected {self.expected.describe()},"
             f" found {self.actual.describe()}; get the key again, then decide"
         )
 

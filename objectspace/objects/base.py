@@ -331,7 +331,7 @@ class PersistedObject:
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
         reason = codec.TOO_DEEP_OR_FULL if isinstance(error, RecursionError) else error
-        return UnencodableValueError(f"{self._describe()}, {what} {shown(slot)}: {reason}")
+        return UnencodableValueError(f"{self._describe()}, {what} {shown(slot):.80}: {reason}")
 
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:
@@ -362,10 +362,10 @@ class PersistedObject:
         if isinstance(found, NoText):
             found, error = None, str(found)
         if isinstance(error, codec.Unregistered):
-            raise ObjectSpaceError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
+            raise ObjectSpaceError(f"{self._describe()}, slot {shown(slot):.80}: {error}; nothing is lost")
         raise DamagedObjectError(
-            f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {shown(found):.80};"
-            f" other objects are readable; {GO_ON}"
+            f"{self._describe()}, slot {shown(slot):.80}: what is stored cannot be read ({error});"
+            f" found {shown(found):.80}; other objects are readable; {GO_ON}"
         )
 
     def _describe(self) -> str:

@@ -150,7 +150,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             return present  # type: ignore[no-any-return]
         if isinstance(contents, PersistedObject):
             raise TypeError(
-                f"{self._describe()}, key {shown(key)}: assign a plain copy; {contents._describe()} has its own place"
+                f"{self._describe()}, key {shown(key):.80}: assign a plain copy; {contents._describe()} has its own"
+                " place"
             )
         if present is ABSENT:
             self._slot(key)

@@ -119,7 +119,9 @@ def _is_several(value: object) -> bool:
 def _refuse_retractions(chunk: Chunk) -> None:
     for op, row in () if set(chunk.ops) <= {"+"} else chunk.rows():
         if op != "+":
-            raise RowError(f"{op} {row!r}: its rows are only added: declare it with a key, and without append_only")
+            raise RowError(
+                f"{op} {row!r:.200}: its rows are only added: declare it with a key, and without append_only"
+            )
 
 
 def _net(chunk: Chunk) -> Chunk:

@@ -76,9 +76,10 @@ def contradiction(
         advice: what to do instead.
     """
     names = [name for name, _ in schema.primary_key]
-    shown = ", ".join(f"{name}={value!r}" for name, value in zip(names, schema.key_of(row), strict=True))
-    there = "no row" if present is None else f"the row {present!r}"
+    shown = ", ".join(f"{name}={value!r:.80}" for name, value in zip(names, schema.key_of(row), strict=True))
+    there = "no row" if present is None else f"the row {present!r:.200}"
     where = "sealed" if is_sealed else "not sealed yet"
     return InconsistentOperationError(
-        f"table {table!r}, key ({shown}): {what} of {row!r}, but the table has {there} of this key ({where}); {advice}"
+        f"table {table!r}, key ({shown}): {what} of {row!r:.200}, but the table has {there} of this key"
+        f" ({where}); {advice}"
     )

@@ -275,7 +275,9 @@ def _join(net: dict[bytes, tuple[Row | None, Row | None]], key: bytes, op: Op, r
     before, after = net.get(key, (None, None))
     if key in net and is_insert(op) == (after is not None) and strict:
         last = after if after is not None else before
-        raise InconsistentOperationError(f"{op} {row!r} follows {last!r} of the same key: two inserts or two deletes")
+        raise InconsistentOperationError(
+            f"{op} {row!r:.200} follows {last!r:.200} of the same key: two inserts or two deletes"
+        )
     if is_insert(op):
         net[key] = (before, row)
     elif key in net and before is None:

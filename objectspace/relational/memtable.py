@@ -98,7 +98,7 @@ class MemTable:
             self._put_update(key, found.old, new)
             return
         if found is not None:
-            self._contradiction(f"insert of {new!r}", found)
+            self._contradiction(f"insert of {new!r:.200}", found)
         self._put(key, new)
 
     def write_all(self, keys: Sequence[bytes], olds: Sequence[Any], news: Sequence[Any]) -> None:
@@ -138,7 +138,7 @@ class MemTable:
             self._put_operation(key, _DELETE, old, None)
             return
         if found.kind is _DELETE or found.new != old:
-            self._contradiction(f"delete of {old!r}", found)
+            self._contradiction(f"delete of {old!r:.200}", found)
         if found.kind is _INSERT:
             self._drop(key)
         else:
@@ -160,7 +160,7 @@ class MemTable:
             self._put_update(key, old, new)
             return
         if found.kind is _DELETE or found.new != old:
-            self._contradiction(f"update of {old!r} to {new!r}", found)
+            self._contradiction(f"update of {old!r:.200} to {new!r:.200}", found)
         if found.kind is _INSERT:
             self._put(key, new)
         else:
@@ -289,7 +289,7 @@ class MemTable:
     def _contradiction(self, what: str, found: Operation) -> None:
         if self.consistency == "strict":
             rows = found.old if found.kind is _DELETE else found.new
-            raise InconsistentOperationError(f"{what} after the {found.kind} of {rows!r} in the same epoch")
+            raise InconsistentOperationError(f"{what} after the {found.kind} of {rows!r:.200} in the same epoch")
 
 
 class _AllOrNothing:

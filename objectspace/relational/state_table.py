@@ -356,8 +356,8 @@ class StateTable:
         key = self._key_of(before)
         if key != self._key_of(after):
             raise RowError(
-                f"table {self.name!r}: update of {before!r} to {after!r}: the keys differ; delete the one and insert"
-                " the other"
+                f"table {self.name!r}: update of {before!r:.200} to {after!r:.200}: the keys differ; delete the one"
+                " and insert the other"
             )
         late = self._seen.hides(key, before), self._seen.hides(key, after)
         if late == (False, False):

@@ -117,7 +117,7 @@ class SourceInput:
         for op, row in chunk.rows() if self.op_column is not None else ():
             if op != "+":
                 raise RowError(
-                    f"source {self.name!r} was declared with append_only=True, but {op} {row!r} is no added row:"
+                    f"source {self.name!r} was declared with append_only=True, but {op} {row!r:.200} is no added row:"
                     " declare it without"
                 )
 

@@ -52,6 +52,16 @@ def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
     assert space.checkpoint().slots == 2
 
 
+def test_a_refusal_shows_only_the_beginning_of_a_large_key(space: PersistedObjectSpace) -> None:
+    items = space.create_dictionary("d")
+    items["k" * 10**6] = object()
+    with pytest.raises(
+        UnencodableValueError, match=r"Dictionary 'd', slot 'kkkk.*: object has no stored form"
+    ) as caught:
+        space.checkpoint()
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("wrap", [lambda inner: (inner,), lambda inner: frozenset({inner})], ids=["tuple", "frozenset"])
 @pytest.mark.parametrize("depth", [200, 500, 2000])
 def test_what_is_nested_too_deep_is_refused_by_its_place(space: PersistedObjectSpace, wrap: Any, depth: int) -> None:

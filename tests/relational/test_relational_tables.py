@@ -507,6 +507,21 @@ def test_a_strict_table_refuses_at_the_call_and_says_all() -> None:
     assert list(table.scan()) == [(2, 22, 222)]
 
 
+def test_an_error_shows_only_the_beginning_of_a_large_key_and_row() -> None:
+    table = StateTable(new_space(), "t", schema_of("k string", "v string", key=["k"]), "strict")
+    row = ("k" * 10**6, "v" * 10**6)
+    table.insert_row(row)
+    for mistake in (
+        lambda: table.insert_row(row),
+        lambda: table.delete_row((row[0], "w" * 10**6)),
+        lambda: table.update_row(row, ("l", row[1])),
+        lambda: Chunk.from_rows(table.schema, [("+", row), ("+", row)]).compact(),
+    ):
+        with pytest.raises((InconsistentOperationError, RowError), match=r"\('kkkk") as caught:
+            mistake()
+        assert len(str(caught.value)) < 1000
+
+
 def test_equal_numbers_of_other_spelling_are_the_same_row() -> None:
     schema = schema_of("k float64", "d decimal", "f float32", "n float64", key=["k"])
     table = StateTable(new_space(), "t", schema, "strict")
