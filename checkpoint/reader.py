@@ -141,6 +141,20 @@ class Reader:
         return [(row[0], row[1], row[2], row[3]) for row in rows if row[2] is not None]
 
     @_steadily
+    def named(self, names: Sequence[str]) -> dict[str, IndexRow]:
+        """Return the index rows of those objects that have one of some names, by their names.
+
+        Time: O(objects), of which only those that ever had such a name are brought into memory.
+        """
+        rows = self._query(
+            f"SELECT DISTINCT object FROM state_index WHERE checkpoint {self._in}"
+            f" AND name IN ({','.join('?' * len(names))})",
+            names,
+        )
+        found = filter(None, [self.entry(row[0]) for row in rows])
+        return {row[1]: row for row in found if row[1] in names}
+
+    @_steadily
     def entry(self, object_id: int) -> IndexRow | None:
         """Return the index row of one object, or ``None`` if no object with this id has a name.
 

@@ -251,7 +251,7 @@ class PersistedObjectSpace(ObjectSpace):
         Returns:
             the receipt: slots, bytes and seconds, in total and by object.
 
-        Time: O(dirty slots · log dirty slots), whatever the size of the state.
+        Time: O(dirty slots · log dirty slots), whatever the size of the state; each open relational table is asked.
         """
         self._usable()
         if self._barriers:

@@ -63,6 +63,7 @@ class ObjectSpace(ObjectFactory):
         self._refusals: list[Callable[[], None]] = []
         self._rollbacks: list[Callable[[], None]] = []
         self._deletions: list[Callable[[], None]] = []
+        self._inner_deletions: list[Callable[[PersistedObject], None]] = []
         self._renamings: list[Callable[[str, str], None]] = []
         self._inner_renamings: list[Callable[[str, str], None]] = []
         self._renamed: list[tuple[str, str]] = []
@@ -129,11 +130,13 @@ class ObjectSpace(ObjectFactory):
         self._will_change()
         with self.in_one_piece():
             self._forget_notes(name, may_count=may_be_table(*self._entries[object_id][1:]))
-            if object_id in self._handles:  # It refuses work before the space forgets it: no rollback would find it.
-                self._kill(self._handles[object_id], refuse_deleted)
+            handle = self._handles.get(object_id)
+            if handle is not None:  # It refuses work before the space forgets it: no rollback would find it.
+                self._kill(handle, refuse_deleted)
                 del self._handles[object_id]
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
+            _raise_first([] if handle is None else _tell(self._inner_deletions, handle))
 
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name; a relational table keeps its columns and its watermarks.
@@ -228,6 +231,15 @@ class ObjectSpace(ObjectFactory):
         first error that one of them raises is raised by ``delete()`` in the end, and the object stays deleted.
         """
         self._deletions.append(forget)
+
+    def on_deleted_handle(self, forget: Callable[[PersistedObject], None]) -> None:
+        """Register a function to call with the handle of a deleted object, if there was one: it refuses all work now.
+
+        This is for layers above, which hold back something for many objects. It belongs to the deletion: it is called
+        before the functions of :meth:`on_delete`, and if Ctrl-C keeps it from being told, nothing is saved before a
+        rollback. So it must change nothing itself, and not save.
+        """
+        self._inner_deletions.append(forget)
 
     def on_rename(self, follow: Callable[[str, str], None], *, in_one_piece: bool = False) -> None:
         """Register a function to call with the old and the new name of a renamed object, to call it by the new one.

@@ -112,7 +112,7 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
         SchemaError: the new name is that of a catalogue.
         DamagedObjectError: the catalogue cannot be read; nothing has changed then.
 
-    Time: O(open tables).
+    Time: O(open handles of the table).
     Dirties: an index row, and the entries of the table in the catalogue.
     """
     find_record(space, name)
@@ -233,10 +233,13 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
     _refuse_name(name)
     known = space.get_or_create_dictionary(TABLES)  # First, so a space that does not accept the name keeps no rows.
-    number = max(map(_number_in, known.values()), default=0) + 1
+    registry = registry_of(space)
+    last = registry.last_number
+    number = 1 + (max(map(_number_in, known.values()), default=0) if last is None else last)
     space.create_sorted_dictionary(name, raw=True)
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
+    registry.last_number = number
     return record
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from objectspace import CheckpointProtocolError, ObjectSpace, ObjectSpaceError
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.vnodes import VnodeBitmap
+from objectspace.space import may_be_table
 
 
 class OpenTable(Protocol):
@@ -39,11 +40,11 @@ class OpenTable(Protocol):
     def reopen(self) -> None:
         """Let the last epoch be sealed once more, if it is not durable."""
 
-    def follow_schema(self, rows: RowStore) -> None:
-        """Take over the stored schema of the table, if the table is on these rows."""
+    def follow_schema(self) -> None:
+        """Take over the stored schema of the table, which another handle has changed."""
 
-    def follow_watermarks(self, rows: RowStore) -> None:
-        """Read the watermarks again, if they are those of these rows."""
+    def follow_watermarks(self) -> None:
+        """Read the watermarks again, which another handle has raised."""
 
     def drop_unsealed(self) -> None:
         """Drop what is not sealed; nothing is read."""
@@ -51,11 +52,15 @@ class OpenTable(Protocol):
     def forget(self) -> None:
         """Drop what is not sealed, and read again what is stored."""
 
-    def renamed(self, name: str, new_name: str) -> None:
-        """Take a new name, if the old name is that of this table."""
+    def renamed(self, new_name: str) -> None:
+        """Take a new name."""
 
-    def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
-        """Return how many operations wait to be sealed, if they are on these rows and on one of these vnodes."""
+    def unsealed(self, vnodes: VnodeBitmap | None) -> int:
+        """Return how many operations wait to be sealed, if they are on one of these vnodes."""
+
+
+Handles = WeakKeyDictionary[OpenTable, None]
+"""The open tables on the same rows, in the order in which they were opened; each of them keeps it alive."""
 
 
 class Registry:
@@ -63,17 +68,29 @@ class Registry:
 
     Tables are told of a barrier in the order in which they were opened, so every run of a program does the same.
 
-    ``changes`` counts the changes to sealed rows of any table: several tables may be on the same rows.
+    ``changes`` counts the changes to sealed rows of any table: several tables may be on the same rows. ``last_number``
+    is the number of the table that was created last; ``None`` if only the catalogue tells.
+
+    Args:
+        space: the space.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, space: ObjectSpace) -> None:
+        self._space = ref(space)
         self._tables: WeakKeyDictionary[OpenTable, None] = WeakKeyDictionary()
+        self._beside: WeakValueDictionary[int, Handles] = WeakValueDictionary()
         self._dirty: dict[OpenTable, None] = {}
         self.changes = 0
+        self.last_number: int | None = None
 
-    def add(self, table: OpenTable) -> None:
-        """Note that a table is open."""
+    def add(self, table: OpenTable, rows: RowStore) -> Handles:
+        """Note that a table on some rows is open, and return what it must keep alive as long as it is."""
+        handles = self._beside.get(id(rows.handle))
+        if handles is None:
+            handles = self._beside[id(rows.handle)] = WeakKeyDictionary()
+        handles[table] = None
         self._tables[table] = None
+        return handles
 
     def wrote(self, table: OpenTable) -> None:
         """Note that a table has rows that are not sealed."""
@@ -95,10 +112,10 @@ class Registry:
         Raises:
             CheckpointProtocolError: there is such a table.
 
-        Time: O(tables with rows that are not sealed).
+        Time: O(open handles of the table).
         """
-        for table in self._dirty:
-            if table is not asks and (count := table.unsealed(rows, vnodes)):
+        for table in self._on(rows.handle):
+            if table is not asks and table in self._dirty and (count := table.unsealed(vnodes)):
                 raise CheckpointProtocolError(
                     f"table {rows.table!r}: {what} while another open handle of it has rows that are not sealed"
                     f" ({count}), which this one neither sees nor checks: seal them first, with space.checkpoint() or"
@@ -137,14 +154,14 @@ class Registry:
     def changed_schema(self, rows: RowStore) -> None:
         """Have the open tables on some rows take over their schema, which was changed."""
         self.note_change()
-        for table in self.open():
-            table.follow_schema(rows)
+        for table in self._on(rows.handle):
+            table.follow_schema()
 
     def raised_watermark(self, rows: RowStore, by: OpenTable) -> None:
         """Have the other open tables on some rows take over their watermarks, which one table has raised."""
-        for table in list(self._tables):
+        for table in self._on(rows.handle):
             if table is not by:
-                table.follow_watermarks(rows)
+                table.follow_watermarks()
 
     def sealed_epoch(self) -> int:
         """Return the last epoch that any open table has sealed, or 0 if none has."""
@@ -155,7 +172,9 @@ class Registry:
 
         A table whose stored entries are damaged refuses its own work from then on, and does not hold up the space.
         """
-        self.clear_dead()
+        self.last_number = None
+        for table in [one for one in self._dirty if one.is_dropped]:
+            table.drop_unsealed()
         tables = self.open()
         for table in tables:
             table.drop_unsealed()
@@ -163,15 +182,24 @@ class Registry:
             with suppress(ObjectSpaceError):  # But not an interruption or a failure of the file.
                 table.forget()
 
-    def clear_dead(self) -> None:
-        """Have tables that no longer exist drop what they have not sealed, which their reads look at first."""
-        for table in [one for one in self._dirty if one.is_dropped]:
-            table.drop_unsealed()
+    def deleted(self, handle: object) -> None:
+        """Have the tables on deleted rows drop what they have not sealed, which their reads look at first."""
+        for table in self._on(handle):
+            if table in self._dirty:
+                table.drop_unsealed()
 
-    def renamed(self, name: str, new_name: str) -> None:
-        """Tell the open tables that one of them has another name."""
-        for table in self.open():
-            table.renamed(name, new_name)
+    def renamed(self, _: str, new_name: str) -> None:
+        """Tell the open tables on the rows that have a new name now."""
+        space = self._space()
+        if space is None or not may_be_table(*space.entry_of(new_name)[1:]):
+            return
+        with suppress(ObjectSpaceError):  # No table is open on what cannot be got.
+            for table in self._on(space.get(new_name)):
+                table.renamed(new_name)
+
+    def _on(self, handle: object) -> list[OpenTable]:
+        """Return the open tables on the rows that a dictionary holds."""
+        return list(self._beside.get(id(handle), ()))
 
     def open(self) -> list[OpenTable]:
         """Return the open tables in the order in which they were opened, and forget those that no longer exist."""
@@ -194,12 +222,12 @@ def registry_of(space: ObjectSpace) -> Registry:
     known = _registries.get(space)
     registry = None if known is None else known()
     if registry is None:
-        registry = Registry()
+        registry = Registry(space)
         _registries[space] = ref(registry)
         space.on_barrier(registry.seal)
         space.ask_sealed(registry.sealed_epoch)
         space.on_rollback(registry.forget)
-        space.on_delete(registry.clear_dead)
+        space.on_deleted_handle(registry.deleted)
         space.on_rename(registry.renamed, in_one_piece=True)
     return registry
 
@@ -213,7 +241,7 @@ def seal_tables(space: ObjectSpace, epoch: int) -> None:
     Raises:
         EpochError: one of them is already at a later epoch, or was written to since and the epoch is durable.
 
-    Time: O(rows that are not sealed).
+    Time: O(rows that are not sealed + open tables).
     Dirties: one item per net operation.
     """
     # After an error the epoch can be sealed again; an interruption leaves no half of it to be saved.

@@ -72,9 +72,10 @@ class RowStore:
         """The current name of the dictionary: a rollback may have taken back a change of its name."""
         return str(self._rows.name)
 
-    def is_that_of(self, other: RowStore) -> bool:
-        """Return whether both are the same rows, not just rows that now have the same name."""
-        return self._rows is other._rows
+    @property
+    def handle(self) -> Any:
+        """The dictionary, which is the same object for the same rows, and not for others that now have their name."""
+        return self._rows
 
     @property
     def is_deleted(self) -> bool:

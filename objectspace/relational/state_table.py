@@ -116,7 +116,7 @@ class StateTable:
         self._seen = Visibility(self._keys)
         self._read_watermarks()
         self._note_schema()
-        self._registry.add(self)
+        self._beside = self._registry.add(self, self._rows)
 
     @property
     def name(self) -> str:
@@ -474,9 +474,15 @@ class StateTable:
             self.seal(epoch)
             self.take_epoch(epoch)
 
-    @collecting_seldom()
     def seal(self, epoch: int) -> None:
         """Do the work of :meth:`commit` for a checked epoch; a barrier of the space does this by itself."""
+        if self._buffer or self._pending is not None:
+            self._seal_written()
+        elif self._may_hide:  # Where nothing waits, only hidden rows may still have to go.
+            self._remove_hidden(HIDDEN_ROWS)
+
+    @collecting_seldom()
+    def _seal_written(self) -> None:
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
         self._registry.note_change()
@@ -548,36 +554,34 @@ class StateTable:
         self._take_over()
         self._read_watermarks()
 
-    def follow_schema(self, rows: RowStore) -> None:
-        """Take over the schema that another handle has given to the table, if the table is on these rows.
+    def follow_schema(self) -> None:
+        """Take over the schema that another handle has given to the table.
 
         Rows of other vnodes that wait here stay, because their layout is still listed. A watermark that waits stays
         too: its column may have become wider, but is still the same column.
         """
-        if self._rows.is_that_of(rows):
-            self._take_over()
+        self._take_over()
+        self._seen.read(self._stored_watermarks())
+        if self._pending is not None and self._seen.column is not None:
+            self._pending = checker(self._seen.column.type)(self._pending)
+
+    def follow_watermarks(self) -> None:
+        """Read the watermarks again: another handle has raised them."""
+        if self._may_hide:
             self._seen.read(self._stored_watermarks())
-            if self._pending is not None and self._seen.column is not None:
-                self._pending = checker(self._seen.column.type)(self._pending)
 
-    def follow_watermarks(self, rows: RowStore) -> None:
-        """Read the watermarks again, if they are those of these rows: another handle has raised them."""
-        if self._may_hide and self._rows.is_that_of(rows):
-            self._seen.read(self._stored_watermarks())
+    def renamed(self, new_name: str) -> None:
+        """Take a new name, which the rows have now: a renaming of the space calls this."""
+        self._record = replace(self._record, name=new_name)
+        # Asking an unread table for its keys would read it; they are then made again, with the name.
+        vars(self)["_keys"].table = self._rows.table = new_name
 
-    def renamed(self, name: str, new_name: str) -> None:
-        """Take a new name, if the old name is that of this table: :func:`rename_table` calls this."""
-        if name == self.name:
-            self._record = replace(self._record, name=new_name)
-            # Asking an unread table for its keys would read it; they are then made again, with the name.
-            vars(self)["_keys"].table = self._rows.table = new_name
-
-    def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
-        """Return how many operations wait to be sealed, if they are on these rows and on one of these vnodes.
+    def unsealed(self, vnodes: VnodeBitmap | None) -> int:
+        """Return how many operations wait to be sealed, if they are on one of these vnodes.
 
         If there are none, the next write asks again whether another handle has some.
         """
-        if not self._rows.is_that_of(rows) or not (vnodes is None or self.vnodes.overlaps(vnodes)):
+        if not (vnodes is None or self.vnodes.overlaps(vnodes)):
             return 0
         count = len(self._buffer)
         self._is_sealed = not count

@@ -288,7 +288,7 @@ class _View:
     def __init__(self, store: CheckpointStore, reader: Reader, name: str) -> None:
         self.store, self.reader, self.name = store, reader, name
         self.epoch = store.epoch_of(reader.newest)
-        index = {row[1]: row for row in reader.index() if row[1] in (name, TABLES, WATERMARKS)}
+        index = reader.named((name, TABLES, WATERMARKS))
         has_rows = name in index and may_be_table(*index[name][2:])
         stored = reader.item(index[TABLES][0], name) if has_rows and TABLES in index else None
         if stored is None:

@@ -40,7 +40,7 @@ def _unread(model: type) -> type:
     return type(model.__name__, (model,), {**members, **left, "__getattribute__": _attribute, "__repr__": _shown})
 
 
-def _leave(table: Any, _: object) -> None:
+def _leave(table: Any, *_: object) -> None:
     """Do nothing: there is nothing to seal, and the next use reads what others have changed."""
 
 

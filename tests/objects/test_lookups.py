@@ -628,3 +628,15 @@ def test_what_is_added_has_no_name_in_any_state(space: PersistedObjectSpace, kin
         reach_state()
         with pytest.raises(TypeError, match="keyword"):
             getattr(target, add)(value=1)
+
+
+def test_a_reader_finds_objects_by_the_names_that_they_have_now(space: PersistedObjectSpace) -> None:
+    for name in ("a", "b", "c", "d"):
+        space.create_list(name).append(name)
+    space.checkpoint()
+    space.rename("a", "new")
+    space.rename("b", "a")
+    space.delete("c")
+    space.checkpoint()
+    rows = {row[1]: row for row in space.reader().index()}
+    assert space.reader().named(["a", "b", "c", "new", "none"]) == {name: rows[name] for name in ("a", "new")}

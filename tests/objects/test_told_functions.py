@@ -91,3 +91,17 @@ def test_what_belongs_to_a_renaming_is_told_first_or_nothing_is_saved(space: Per
         space.checkpoint()
     space.rollback()
     assert list(space) == ["a"]
+
+
+def test_the_handle_of_a_deleted_object_is_told_once_it_refuses_work(space: PersistedObjectSpace) -> None:
+    told: list[str] = []
+    space.on_delete(lambda: told.append("after"))
+    space.on_deleted_handle(lambda handle: told.append(repr(handle)))
+    space.create_list("a").append(1)
+    space.checkpoint()
+    space.delete("a")
+    assert told == ["<List 'a' [deleted]>", "after"]
+    space.rollback()
+    told.clear()
+    space.delete("a")  # Nobody has a handle of it.
+    assert told == ["after"]

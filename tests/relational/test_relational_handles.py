@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -14,7 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace
+from objectspace import CheckpointProtocolError, DamagedObjectError, ObjectNotFoundError, PersistedObjectSpace
 from objectspace.relational import (
     Column,
     InconsistentOperationError,
@@ -641,3 +643,96 @@ def test_tables_are_sealed_in_the_order_in_which_they_were_opened() -> None:
     space = new_space()
     tables = [StateTable(space, f"t{number % 7}", STOCK) for number in range(50)]
     assert registry_of(space).open() == tables
+
+
+def calls_of(action: Callable[[], Any]) -> int:
+    """Return how many functions of Python an action calls, and nothing that is collected in its midst."""
+    found = 0
+
+    def _count(_: Any, event: str, __: Any) -> None:
+        nonlocal found
+        found += event == "call"
+
+    gc.collect()
+    gc.disable()
+    sys.setprofile(_count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return found
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda space, table: table.insert_row((1, 1)),
+        lambda space, table: (table.update_watermark(5), table.commit(9)),
+        lambda space, table: StateTable(space, "new", TIMED),
+        lambda space, table: StateTable(space, "t0", TIMED.with_column(PLACE), evolve=True),
+        lambda space, table: space.rename("list", "other"),
+        lambda space, table: rename_table(space, "t0", "other"),
+        lambda space, table: space.delete("list"),
+        lambda space, table: drop_table(space, "t0"),
+    ],
+    ids=["write", "watermark", "create", "evolve", "rename", "rename_table", "delete", "drop"],
+)
+def test_what_is_done_to_one_table_asks_no_other_table(action: Callable[..., Any]) -> None:
+    def _calls(count: int) -> int:
+        space = new_space()
+        opened = [StateTable(space, f"t{number}", TIMED) for number in range(count)]
+        space.create_list("list").append(1)
+        space.checkpoint(epoch=1)
+        for table in opened[1:]:
+            table.insert_row((1, 1))
+        return calls_of(partial(action, space, opened[0]))
+
+    _calls(2)  # It makes classes that are made once.
+    assert _calls(200) <= _calls(20) + 5
+
+
+def test_handles_are_told_by_their_rows_whatever_became_of_the_names() -> None:
+    space = new_space()
+    first, second = (StateTable(space, "t", PLAIN) for _ in range(2))
+    first.insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    rename_table(space, "t", "u")
+    other = StateTable(space, "t", PLAIN)
+    space.rollback()
+    rename_table(space, "t", "v")
+    assert ([first.name, second.name], list(space)) == (["v", "v"], ["$tables", "v"])
+    first.insert_row((2, 2))
+    with pytest.raises(CheckpointProtocolError, match="table 'v': nothing can be written"):
+        second.insert_row((3, 3))
+    drop_table(space, "v")
+    for dead in (first, second, other):
+        with pytest.raises(ObjectNotFoundError):
+            dead.get_row((2,))
+
+
+def test_tables_made_after_a_rollback_are_numbered_behind_those_that_there_are() -> None:
+    space = new_space()
+    StateTable(space, "a", PLAIN)
+    space.checkpoint(epoch=1)
+    StateTable(space, "b", PLAIN)
+    space.rollback()
+    for name in "cd":
+        StateTable(space, name, PLAIN)
+    assert [find_record(space, name).id for name in "acd"] == [1, 2, 3]
+
+
+def test_a_handle_of_a_table_whose_drop_is_interrupted_anywhere_shows_no_row_of_it_afterwards() -> None:
+    for lines in count():
+        space = new_space()
+        table = StateTable(space, "t", PLAIN)
+        table.insert_row((1, 1))
+        is_cut = interrupted(partial(drop_table, space, "t"), lines, ("objectspace.space", *IN_TABLES))
+        with suppress(CheckpointProtocolError):
+            space.checkpoint(epoch=1)
+            assert list(table.scan()) == [(1, 1)] if "t" in space else table.is_dropped
+        if table.is_dropped and not space._is_torn:
+            with pytest.raises(ObjectNotFoundError):
+                table.get_row((1,))
+        if not is_cut:
+            break
