@@ -66,6 +66,14 @@ def note_opened(connection: sqlite3.Connection, path: str | Path) -> None:
         _OPENED[connection] = file_identity(path)
 
 
+def is_open_elsewhere(path: str | Path, connection: sqlite3.Connection | None) -> bool:
+    """Return whether this process has a file open through another connection than a given one."""
+    with suppress(OSError):
+        mine = file_identity(path)
+        return any(one is not connection and _is_open(one) for one, found in list(_OPENED.items()) if found == mine)
+    return False
+
+
 def require_own(path: str | Path) -> None:
     """Refuse a file that was open in the process that this one was forked from, before SQLite opens it.
 

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from checkpoint.errors import CheckpointError, StoreLockedError
 
 READ_ONLY = ", or open the store with read_only=True"
+"""What a program may do if it cannot write; the command-line tool has no such option."""
 
 _ADVICE = {
     errno.ENAMETOOLONG: "give it a shorter name: those of its lock and its log are a few characters longer",
@@ -21,7 +22,6 @@ _ADVICE = {
     errno.ENFILE: "the machine has too many files open",
 }
 """What to do where the permissions are not the cause."""
-"""What a program may do if it cannot write; the command-line tool has no such option."""
 
 _CLOSING = "closing"
 """What the owner's note says if the lock will soon be released."""

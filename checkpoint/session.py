@@ -80,6 +80,7 @@ class Session:
         self._log_copied = 0
         self._identity: inherited.Identity | None = None
         self._log_identity: inherited.Identity | None = None
+        self._is_log_lost = False
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
@@ -152,17 +153,21 @@ class Session:
                 raise
             self._failure = None
             self._identity, self._log_identity = self._identity_now(), self._identity_of_log()
+            self._is_log_lost = False
 
     def reopen(self) -> None:
         """Open the file again; its contents decide what was in doubt.
 
         Raises:
             CheckpointError: it cannot be opened, or is not the one that was open.
+            StoreFailedError: its log is gone, and somebody still reads from it.
         """
         with self.mutex:
             if not self.in_memory:
                 if not self.read_only:
                     self._require_identity()
+                if self._is_log_lost:
+                    self._leave_lost_log()
                 self.open()
             elif self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -408,14 +413,37 @@ class Session:
             self._log_identity = found
         if found == self._log_identity:
             return
-        with suppress(*SQLITE_ERRORS):
-            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._is_log_lost = True
         self._failure = self._failure or StoreFailedError("its write-ahead log is not the one that was open")
-        raise StoreFailedError(
-            f"{self._log} was removed or replaced while the store was open; what had been committed was copied into the"
-            " file: call reopen(), then save again. Somebody has removed it, or this program has opened the store by"
-            " other means than a store, with open() for example, which ends the locks of the process"
+        cause = (
+            "somebody has removed it, or this program has opened the store by other means than a store, with open() for"
+            " example, which ends the locks of the process"
         )
+        raise self._log_lost(cause, is_copied=self._copy_all())
+
+    def _log_lost(self, cause: str, *, is_copied: bool) -> StoreFailedError:
+        held = "what was committed was copied into the file" if is_copied else "a reader holds an older checkpoint"
+        return StoreFailedError(
+            f"{self._log} was removed or replaced while the store was open ({cause}); {held}: close every reader of the"
+            " store, in other processes too, call reopen(), then save again; fork() writes a copy of what is there now"
+        )
+
+    def _copy_all(self) -> bool:
+        """Copy the log into the file, and return whether all is there: readers of older snapshots hold it back."""
+        with suppress(*SQLITE_ERRORS):
+            busy, frames, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return not busy and frames == copied
+        return False
+
+    def _leave_lost_log(self) -> None:
+        """Close the connection to a log that is gone, once all of it is in the file and nobody else reads from it.
+
+        A reader has the index of that log in memory, which a new connection would take for that of the new one.
+        """
+        if self._connection is not None and not self._copy_all():
+            raise self._log_lost("it holds what is nowhere else", is_copied=False)
+        if inherited.is_open_elsewhere(self.path, self._connection):
+            raise self._log_lost("this process reads from it", is_copied=True)
 
     def require_settled(self) -> None:
         """Raise an error if it is uncertain what the file holds.

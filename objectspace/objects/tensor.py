@@ -123,7 +123,7 @@ class Tensor(KeyedObject):
         Raises:
             IndexError: the index is out of bounds or of a kind that numpy does not know.
             ValueError: the value does not fit the shape of the index.
-            OverflowError: a number does not fit the dtype.
+            OverflowError: a number does not fit the dtype; a NumPy scalar is cast as NumPy casts arrays.
 
         Time: O(elements and chunks touched). Dirties: one item per chunk in which an
         element changes, and the length for a new one.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -146,7 +145,7 @@ class _Description:
 
     def _code(self, code: CodeType) -> tuple[Any, ...]:
         """Return what a piece of code does, regardless of where it stands."""
-        constants = tuple(self._code(one) if isinstance(one, CodeType) else self.text(one) for one in _constants(code))
+        constants = tuple(self._code(one) if isinstance(one, CodeType) else self.text(one) for one in code.co_consts)
         caught = (code.co_exceptiontable.hex(),) if code.co_exceptiontable else ()
         taken = (code.co_flags & _TAKES_MORE,) if code.co_flags & _TAKES_MORE else ()
         return code.co_code.hex(), constants, code.co_names, code.co_varnames, *caught, *taken
@@ -244,15 +243,6 @@ def _attribute(value: Any, name: str, kind: type[T]) -> T | None:
     except Exception:
         return None
     return found if isinstance(found, kind) else None
-
-
-def _constants(code: CodeType) -> tuple[Any, ...]:
-    """Return the constants of a piece of code, with None in place of a docstring, which decides nothing."""
-    if sys.version_info >= (3, 13):
-        has_docstring = code.co_flags & _HAS_DOCSTRING
-    else:  # Until then a function without one begins with None; what is in brackets is no function.
-        has_docstring = code.co_flags & _IS_FUNCTION and (code.co_name == "<lambda>" or code.co_name[:1] != "<")
-    return (None, *code.co_consts[1:]) if has_docstring else code.co_consts
 
 
 def _name_of(function: Any) -> str:
@@ -354,9 +344,6 @@ _OF_SETS: tuple[Any, ...] = (set.__repr__, frozenset.__repr__)
 
 _CUT_PATTERN = 200
 """The number of characters from which the text of a regular expression is cut off."""
-
-_IS_FUNCTION, _HAS_DOCSTRING = 0x02, 0x4000000
-"""The flags of code with variables of its own, and, since Python 3.13, of code with a docstring."""
 
 _TAKES_MORE = 0x04 | 0x08
 """The flags of code that takes ``*args`` and ``**kwargs``, which its names do not show."""

@@ -90,7 +90,7 @@ def test_a_log_that_is_gone_is_noticed_and_nothing_committed_is_lost(path: Path,
         log.unlink()
         if is_replaced:
             log.touch()
-        with pytest.raises(StoreFailedError, match=r"state\.db-wal was removed or replaced .* call reopen\(\)"):
+        with pytest.raises(StoreFailedError, match=r"state\.db-wal was removed .* was copied .* call reopen\(\)"):
             store.append(run_of({1: "c"}))
         with pytest.raises(StoreFailedError, match=r"until it is opened again .*log.*: call reopen\(\)"):
             store.append(run_of({1: "c"}))
@@ -99,6 +99,25 @@ def test_a_log_that_is_gone_is_noticed_and_nothing_committed_is_lost(path: Path,
         assert store.append(run_of({1: "c"})).number == 3
     with quick_store(path) as again:
         assert values_in(again.reader()) == {1: "c"}
+        assert again.verify()
+
+
+def test_a_log_that_is_gone_is_kept_until_no_reader_is_left(path: Path) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        with CheckpointStore(path, read_only=True) as reader:
+            for number in range(20):
+                store.append(run_of({1: number}))
+            path.with_name("state.db-wal").unlink()
+            for work in (lambda: store.append(run_of({1: "b"})), store.reopen, store.reopen):
+                with pytest.raises(StoreFailedError, match="a reader holds an older checkpoint: close every reader"):
+                    work()
+            assert values_in(reader.reader()) == {1: "a"}
+        store.reopen()
+        assert values_in(store.reader()) == {1: 19}
+        store.append(run_of({1: "b"}))
+    with quick_store(path) as again:
+        assert values_in(again.reader()) == {1: "b"}
         assert again.verify()
 
 

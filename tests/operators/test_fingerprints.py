@@ -403,17 +403,6 @@ def test_a_callable_that_carries_nothing_has_its_name_alone() -> None:
     ]
 
 
-def test_a_docstring_decides_nothing() -> None:
-    def made(docstring: str, result: str) -> Callable[..., Any]:
-        scope: dict[str, Any] = {}
-        inner = f"def inner(y):\n  {docstring}\n  return {result}"
-        exec(f"def of(x):\n {docstring}\n {inner}\n return inner(x), lambda: 'a'", scope)
-        return scope["of"]  # type: ignore[no-any-return]
-
-    names = [describe(made(docstring, "'b'")) for docstring in ("'One.'", "'Another.'", "")]
-    assert names[0] == names[1] == names[2] != describe(made("'One.'", "'c'"))
-
-
 def test_a_ufunc_has_its_own_name_under_every_numpy() -> None:
     made = [np.sqrt, np.negative, np.frompyfunc(abs, 1, 1), np.frompyfunc(lambda one: one, 1, 1)]
     names = ["numpy.sqrt", "numpy.negative", "numpy.abs (vectorized)", "numpy.lambda (vectorized)"]
