@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, cache_root, fold, open_cache
+from objectspace.errors import ObjectSpaceError
 from objectspace.relational import StorageTable
 from objectspace.spark.feed_columns import FeedColumns, Found
-from objectspace.spark.feed_table import Place, Stored, tables_at
+from objectspace.spark.feed_table import Place, Stored, has_changed, tables_at
 from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.subject import Subject
@@ -50,25 +51,134 @@ def spans(subject: Subject, start: Seen, end: Seen) -> list[Span]:
 
 
 def beginning(subject: Subject, start: Seen, end: Seen) -> FeedColumns | None:
-    """Return the table of a feed that began before it, at the first of some epochs that has it, ``None`` if none has.
+    """Return the table of a feed that began before it, ``None`` if there is none yet.
+
+    It is that of the first epoch that has it, from the one that was read on. A feed that has read nothing begins with
+    the table that there is at the end, at the first epoch since which no shard has lost it or made it again.
 
     Args:
         subject: the table.
         start: what the reader has seen.
-        end: the last of the epochs.
+        end: the last epoch to read.
 
     Raises:
         ObjectSpaceError: there are several tables of the name, or it has no such column.
 
-    Time: that of opening each shard at O(log n) of the epochs.
+    Time: that of opening each shard at each of the epochs that is looked at.
     """
-    epochs = [one for one in subject.history().epochs if (start.is_nothing or one > start.epoch) and one <= end.epoch]
-    place = bisect_left(epochs, True, key=subject.is_there)
-    return subject.feeding_from(epochs[place] if place < len(epochs) else end.epoch).fed
+    found, before = end.epoch, None
+    for epoch in subject.history().epochs:
+        if epoch > end.epoch or (not start.is_nothing and epoch < start.epoch):
+            continue
+        numbers = subject.numbers_at(epoch)
+        if numbers is None:
+            found = end.epoch
+        elif before is None or len(before) != len(numbers) or has_changed(before, numbers):
+            found = epoch
+            if not start.is_nothing:
+                break
+        before = numbers
+    return subject.feeding_from(found).fed
 
 
-def changes(subject: Subject, shard: int, span: Span) -> _Batches:
+def least_end(subject: Subject, history: History, epoch: int) -> int:
+    """Return where the first trigger of a new feed may end: from then on no shard has another table than at its start.
+
+    What follows then need not know that the feed has left out those before.
+
+    Args:
+        subject: the table.
+        history: the epochs that there are.
+        epoch: where it would end.
+
+    Time: O(1) if the feed began there, else that of opening each shard at O(log n) epochs.
+    """
+    fed = subject.fed
+    if fed is None or fed.is_of_library or epoch >= fed.epoch:
+        return epoch
+    chain = None if subject.is_file else subject.chain()
+
+    def is_followed(one: int) -> bool:
+        """Return whether no shard gets another table between an epoch and the start."""
+        rest = [Span(one + 1, fed.epoch, 1)] if chain is None else spans_of(chain, one, fed.epoch)
+        return not any(_is_broken(subject, span) for span in rest)
+
+    if is_followed(epoch):
+        return epoch
+    later = [one for one in history.epochs if epoch < one <= fed.epoch]
+    return later[bisect_left(later, True, key=is_followed)]
+
+
+class Part(NamedTuple):
+    """What one task reads.
+
+    Args:
+        shard: the shard.
+        span: the epochs.
+        only: of a new feed, the number that its table has in the shard up to the start of the feed, if it is there.
+    """
+
+    shard: int
+    span: Span
+    only: tuple[int, ...] | None = None
+
+
+def parts(subject: Subject, start: Seen, spans: Sequence[Span]) -> list[Part]:
+    """Return the shards of spans; those of a new feed begin with the table that is there at its start.
+
+    Args:
+        subject: the table.
+        start: what the reader has seen.
+        spans: the epochs.
+    """
+    fed = subject.fed
+    if fed is None or not start.is_nothing or fed.is_of_library:
+        return [Part(shard, span) for span in spans for shard in range(span.shards)]
+    found = list[Part]()
+    for place, span in reversed([*enumerate(spans)]):
+        is_cut = place > 0 and _is_broken(subject, span)
+        owns = _ends(subject, span)
+        span = replace(span, is_whole=span.is_whole or is_cut)
+        found[:0] = [Part(shard, span, () if own is None else (own,)) for shard, own in enumerate(owns)]
+        if is_cut:  # Rows from before were in shards that other ones were made of: all that is left of them is here.
+            break
+    return found
+
+
+def _is_broken(subject: Subject, span: Span) -> bool:
+    """Return whether a shard has another table before a span of a new feed than at its end, or at the start."""
+    fed = subject.fed
+    if fed is None or span.first > fed.epoch:
+        return False
+    return has_changed(subject.followed_at(span.first - 1), _ends(subject, span))
+
+
+def _ends(subject: Subject, span: Span) -> Sequence[int | None]:
+    """Return the number of the table in each shard of a new feed at the end of a span, up to its start.
+
+    As long as shards are those of the start, that is its number there: no shard may get another one after the span.
+    """
+    fed = subject.fed
+    epoch = span.last if fed is None else fed.epoch
+    if not subject.is_file:
+        if span.first > epoch:
+            return [None] * span.shards
+        if span.last < epoch and not _has_same_shards(subject.chain(), span, epoch):
+            return subject.followed_at(span.last)
+    return subject.followed_at(epoch)
+
+
+def _has_same_shards(chain: Chain, span: Span, epoch: int) -> bool:
+    """Return whether the shards of a span are there up to an epoch after it."""
+    return all(chain.shards_at(one) == span.shards for one in range(span.last + 1, epoch + 1))
+
+
+def changes(subject: Subject, part: Part) -> _Batches:
     """Yield op, epoch and columns of the rows of a shard that changed in the epochs of a span.
+
+    Args:
+        subject: the table, with what the feed began with.
+        part: the shard and the span.
 
     Raises:
         CheckpointError: the epochs belong to another history than those that the span was made of.
@@ -77,16 +187,15 @@ def changes(subject: Subject, shard: int, span: Span) -> _Batches:
 
     Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
     """
-    subject = subject if subject.fed is not None else subject.feeding_from(span.last)
     if subject.fed is None:
         return iter(())
-    feed = _Feed(subject.fed, subject.name)
+    feed, span = _Feed(subject.fed, subject.name, part.only), part.span
     if subject.is_file:
         return _changes_of_file(subject, feed, span)
     chain = subject.chain()
     History.of_space(chain).require(Seen(span.last, span.mark))
     before = span.first if span.is_whole else span.first - 1
-    place = Place(shard, span.shards, before)
+    place = Place(part.shard, span.shards, before)
     return _changes_of_shard(subject, chain, feed, place, span.last, is_whole=span.is_whole)
 
 
@@ -129,40 +238,65 @@ def _changes_of_shard(
             yield from feed.changes_at(store, place._replace(epoch=accepted.epoch))
 
 
-class _Feed(NamedTuple):
-    """Gives the rows and the changes of the table of a feed.
+class _State(NamedTuple):
+    """What a shard has at an epoch: the table of the feed, and the numbers of all."""
+
+    epoch: int
+    table: Stored | None
+    numbers: Collection[int]
+
+
+@dataclass
+class _Feed:
+    """Gives the rows and the changes of the table of a feed, epoch by epoch.
 
     Args:
         columns: the table and its columns at the start of the feed.
         name: what errors call the table.
+        only: of a new feed, the number that the table has up to the start.
     """
 
     columns: FeedColumns
     name: str
+    only: Collection[int] | None
+    _last: _State | None = None
 
     def rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> _Batches:
         """Yield all rows of the table as changes of an epoch: the rows at it, or at the end of the store."""
-        table = self.columns.table_in(tables_at(store, at), place)
+        table = self._state(store, place, at).table
         if table is not None:
             yield from self._all("+", store, table, place, at, self._found(table, table, place))
 
     def changes_at(self, store: CheckpointStore, place: Place) -> _Batches:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
         epoch = place.epoch
-        table = self.columns.table_in(tables_at(store, epoch), place)
-        if table is None:
-            return
         number = store.number_up_to(epoch - 1)
         former = place._replace(epoch=store.epoch_of(number))
-        before = self.columns.table_in(tables_at(store, former.epoch), former) if number else None
-        found = self._found(table, before, place)
-        if before is not None and table.is_itself(before):
+        was = self._state(store, former, former.epoch) if number else _State(0, None, ())
+        self._last = now = self._state(store, place, epoch)
+        before, table = was.table, now.table
+        if before is not None and table is not None and table.is_itself(before):
+            found = self._found(table, before, place)
             changes = _reading(store, table, found, epoch).changes(epoch, epoch, before.name)
             yield from self._batches(found, epoch, halves(changes))
             return
-        if before is not None:  # It was made again: nothing tells which of its rows are still the same.
+        if before is not None and table is not None and table.number in was.numbers:
+            raise ObjectSpaceError(
+                f"{self._what(epoch)} was dropped, and {table.name!r} is another one now, which was there beside it:"
+                " start another feed, with a new load() and another checkpointLocation"
+            )
+        found = [] if table is None else self._found(table, before, place)
+        if before is not None:  # It is gone: nothing tells which of its rows are those of what took its place.
             yield from self._all("-", store, before, place, former.epoch, self._found(before, before, former))
-        yield from self._all("+", store, table, place, epoch, found)
+        if table is not None:
+            yield from self._all("+", store, table, place, epoch, found)
+
+    def _state(self, store: CheckpointStore, place: Place, at: int | None) -> _State:
+        """Return what is there at an epoch, or at the end of the store; what came of the epoch before is kept."""
+        if self._last is not None and self._last.epoch == at:
+            return self._last
+        tables = tables_at(store, at)
+        return _State(place.epoch, self.columns.table_in(tables, place, self.only), {*tables.numbers.values()})
 
     def _all(
         self, op: str, store: CheckpointStore, table: Stored, place: Place, at: int | None, found: Sequence[Found]

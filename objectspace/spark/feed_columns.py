@@ -6,7 +6,7 @@ that it has in that shard; anything else that a shard has under its name is anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from objectspace.relational.arrow import schema_of
 from objectspace.relational.types import can_widen
 from objectspace.relational.values import BadValue, checker
 from objectspace.spark.contents import BATCH_ROWS
-from objectspace.spark.feed_table import Place, Stored, fit
+from objectspace.spark.feed_table import Place, Stored, Tables, fit
 from objectspace.spark.table_rows import Changes, arrays_of
 
 
@@ -49,19 +49,27 @@ class FeedColumns:
     epoch: int
     starts: tuple[Stored | None, ...]
 
-    def table_in(self, tables: Mapping[str, Stored], place: Place) -> Stored | None:
-        """Return which of the tables of a shard at an epoch is that of the feed, ``None`` if none is."""
+    @property
+    def is_of_library(self) -> bool:
+        """Whether it is a result of a pipeline, which has no number and is never made again."""
+        return any(one is not None and one.number is None for one in self.starts)
+
+    def table_in(self, tables: Tables, place: Place, only: Collection[int] | None = None) -> Stored | None:
+        """Return which of the tables of a shard at an epoch is that of the feed, ``None`` if none is.
+
+        Args:
+            tables: the tables.
+            place: the shard and the epoch.
+            only: of a new feed, the number that the table has up to the start, if there is one: it gives no other.
+        """
+        if only is not None and not self._is_later(place):
+            return next((tables.numbered(number) for number in only), None)
         start = self._start(place)
-        if start is None:
-            if len(self.starts) == place.shards and not self._is_later(place):
-                return None  # One that had its name was dropped before the start.
-            names = {one.name for one in self.starts if one is not None}
-            return next((tables[name] for name in sorted(names & tables.keys())), None)
-        itself = (one for one in tables.values() if one.number == start.number)
-        found = next(itself, None) or tables.get(start.name)
-        if found is None or self._is_later(place) or found.is_itself(start) or found.has_columns_of(start):
+        found = None if start is None or start.number is None else tables.numbered(start.number)
+        if found is not None:
             return found
-        return None
+        names = {one.name for one in (self.starts if start is None else [start]) if one is not None}
+        return next((one for name in sorted(names) if (one := tables.get(name)) is not None), None)
 
     def found_in(self, table: Stored, before: Stored | None, place: Place, what: str) -> list[Found]:
         """Return what each column is in the table of a shard at an epoch.
@@ -80,6 +88,8 @@ class FeedColumns:
                 return self._found(table, before, place)
             if self._is_later(place):
                 return [self._later_of_other_shards(column, table, before) for column in self.columns]
+            if before is not None and not table.is_itself(before) and not table.has_columns_of(before):
+                raise _Lost.made_again(before.schema, table.schema)
             return [self._older_of_other_shards(column, table.schema) for column in self.columns]
         except _Lost as lost:
             raise ObjectSpaceError(
@@ -110,12 +120,13 @@ class FeedColumns:
     def _found(self, table: Stored, before: Stored | None, place: Place) -> list[Found]:
         start = self._start(place)
         at_start = None if start is None else start.schema
+        # What was not there just before was made again, and may have got the number of the old one, if that is unused.
+        is_new = before is None and self._is_later(place)
+        if start is not None and (is_new or not table.is_itself(start)) and not table.has_columns_of(start):
+            is_older = before is not None and table.is_itself(before)
+            raise (_Lost.apart_since if is_older else _Lost.made_again)(start.schema, table.schema)
         if not self._is_later(place):
             return [_older(column, at_start, table.schema) for column in self.columns]
-        # What was not there just before was made again, and may have got the number of the old one, if that is unused.
-        is_same = start is None or (before is not None and table.is_itself(start))
-        if start is not None and not is_same and not table.has_columns_of(start):
-            raise _Lost.made_again(start.schema, table.schema)
         was = before.schema if before is not None and table.is_itself(before) else None
         names = {column.name for column in self.columns}
         claimed = {own for own, name in zip(at_start.ids, at_start.names) if name in names} if at_start else set[int]()
@@ -179,6 +190,14 @@ class _Lost(Exception):
         """Say that what has the name of the table is another one."""
         before = "" if old is None else f", before it had {', '.join(old.names)}"
         return cls(f"was made again with other columns, or in another order: it has {', '.join(new.names)}{before}")
+
+    @classmethod
+    def apart_since(cls, old: TableSchema, new: TableSchema) -> _Lost:
+        """Say that a table that is not that of the start has other columns, which it may have got at any time."""
+        return cls(
+            "is another one than the feed began with, as it was made again or cleared since, and has other columns:"
+            f" it has {', '.join(new.names)}, that one had {', '.join(old.names)}"
+        )
 
     @classmethod
     def apart(cls, column: Column) -> _Lost:

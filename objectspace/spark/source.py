@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark import change_feed
+from objectspace.spark.change_feed import Part
 from objectspace.spark.feed_columns import FeedColumns
 from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
@@ -57,11 +58,13 @@ class ChangesPartition(InputPartition):
     Args:
         shard: its number.
         span: the epochs that are read.
+        only: of a new feed, the number that its table has up to its start, if it is there.
         fed: the table and its columns, if the reader was made before there was such a table.
     """
 
     shard: int
     span: Span
+    only: tuple[int, ...] | None = None
     fed: FeedColumns | None = None
 
 
@@ -237,7 +240,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen, history = Seen.of(start), self._subject.history()
         history.require(seen)
         newest = history.newest if self._until is None else min(history.newest, self._until)
-        last = history.seen(min(newest, history.further(seen, self._most)))
+        further = history.further(seen, self._most)
+        if seen.is_nothing:
+            further = change_feed.least_end(self._subject, history, further)
+        last = history.seen(min(newest, further))
         return last.offset() if last.is_after(seen) else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -247,12 +253,14 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             UnknownCheckpointError: epochs that the stream has not seen yet were collected.
         """
-        spans = change_feed.spans(self._subject, Seen.of(start), Seen.of(end))
+        seen = Seen.of(start)
+        spans = change_feed.spans(self._subject, seen, Seen.of(end))
         if self._subject.fed is None and self._came is None and spans:
-            self._came = change_feed.beginning(self._subject, Seen.of(start), Seen.of(end))
-            if self._came is None:
-                return []
-        return [ChangesPartition(shard, span, self._came) for span in spans for shard in range(span.shards)]
+            self._came = change_feed.beginning(self._subject, seen, Seen.of(end))
+        subject = self._subject if self._came is None else replace(self._subject, fed=self._came)
+        if subject.fed is None:
+            return []
+        return [ChangesPartition(*part, self._came) for part in change_feed.parts(subject, seen, spans)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard, in the schema of the read.
@@ -262,5 +270,5 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ObjectSpaceError: they do not fit the schema of the read.
         """
         subject = self._subject if partition.fed is None else replace(self._subject, fed=partition.fed)
-        found = change_feed.changes(subject, partition.shard, partition.span)
+        found = change_feed.changes(subject, Part(partition.shard, partition.span, partition.only))
         return map(conforming(self._schema, f"table {self._subject.name!r}"), found)

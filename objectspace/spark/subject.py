@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
 from objectspace.spark.feed_columns import FeedColumns
-from objectspace.spark.feed_table import Stored, tables_of
+from objectspace.spark.feed_table import Place, Stored, tables_of
 from objectspace.spark.history import History, Seen
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
@@ -185,14 +185,29 @@ class Subject:
         """
         return self._following(replace(self, epoch=epoch)._tables(), epoch)
 
-    def is_there(self, epoch: int) -> bool:
-        """Return whether there is such a table at an epoch, with all columns that are wanted.
+    def numbers_at(self, epoch: int) -> tuple[int | None, ...] | None:
+        """Return the number of the table in each shard at an epoch, ``None`` if it lacks columns that are wanted.
 
         Raises:
             ObjectSpaceError: there are several.
         """
-        found = [one for one in replace(self, epoch=epoch)._tables() if one is not None]
-        return bool(found) and {name for one in found for name in one.schema.names}.issuperset(self.columns or ())
+        tables = replace(self, epoch=epoch)._tables()
+        names = {name for one in tables if one is not None for name in one.schema.names}
+        is_there = any(tables) and names.issuperset(self.columns or ())
+        return tuple(None if one is None else one.number for one in tables) if is_there else None
+
+    def followed_at(self, epoch: int) -> tuple[int | None, ...]:
+        """Return the number that the table of the feed has in each shard at an epoch."""
+        if self.fed is None:
+            return ()
+        if epoch == self.fed.epoch:
+            return tuple(None if one is None else one.number for one in self.fed.starts)
+        shards = self.shards(epoch)
+        found = [
+            self.fed.table_in(tables_of(space), Place(shard, shards, epoch))
+            for shard, space in enumerate(replace(self, epoch=epoch)._spaces())
+        ]
+        return tuple(None if one is None else one.number for one in found)
 
     def _following(self, found: tuple[Stored | None, ...], epoch: int) -> Subject:
         schemas = [None if one is None else one.schema for one in found]
@@ -232,12 +247,13 @@ class Subject:
         found: list[Stored | None] = []
         for space in self._spaces():
             there, name = tables_of(space), self.table_in(space)
-            if name is not None and self._is_of_library(name, there):
-                return (there[name]._replace(number=None),) * self.shards(self.epoch)
-            found.append(None if name is None else there[name])
+            table = None if name is None else there.get(name)
+            if table is not None and self._is_of_library(table.name, there.numbers):
+                return (table._replace(number=None),) * self.shards(self.epoch)
+            found.append(table)
         return tuple(found)
 
-    def _is_of_library(self, name: str, there: Container[str]) -> bool:
+    def _is_of_library(self, name: str, there: Mapping[str, int]) -> bool:
         """Return whether a table is a result, whose schema follows from the pipeline, and not made by a user's code."""
         chain = None if self.is_file else self.chain()
         if chain is None or chain.newest is None or PIPELINE not in chain.newest.lineage:

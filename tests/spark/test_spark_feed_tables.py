@@ -13,9 +13,10 @@ from pyspark.sql.types import StructType
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema, drop_table, rename_table
+from objectspace.spark import shard_of
 from objectspace.spark.source import ObjectSpaceSource
 
-from .test_spark_evolved import KEYS, adding, dropping, put, renaming
+from .test_spark_evolved import FIRST, KEYS, adding, dropping, put, renaming
 from .test_spark_evolved import Space as ShardedSpace
 
 A = TableSchema([Column("k", "string"), Column("a", "int64")], ["k"])
@@ -30,7 +31,7 @@ class Following:
     """A store file, and feeds of what is called ``t`` in it."""
 
     def __init__(self, path: Path, space: PersistedObjectSpace) -> None:
-        self.space, self._options = space, {"path": str(path), "table": "t", "changes": "true"}
+        self.space, self.options = space, {"path": str(path), "table": "t", "changes": "true"}
 
     def epoch(self, table: str | None = None, *row: Any, schema: TableSchema | None = A) -> None:
         """Save, at first a row of a table if one is given."""
@@ -40,7 +41,7 @@ class Following:
 
     def feed(self, schema: StructType | None = None) -> Read:
         """Return what reads a feed that begins now: the changes after one epoch up to another, all by default."""
-        source = ObjectSpaceSource(self._options)
+        source = ObjectSpaceSource(self.options)
         reader = source.streamReader(schema or source.schema())
 
         def _read(start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
@@ -90,7 +91,115 @@ def test_a_table_that_is_made_again_with_the_same_columns_goes_on(file: Followin
     feed = file.feed()
     drop_table(file.space, "t")
     file.epoch("t", "y", 2)
-    assert feed() == file.feed()() == [("+", 1, "x", 1), ("-", 2, "x", 1), ("+", 2, "y", 2)]
+    assert feed() == feed(0, 1) + file.feed()(1) == [("+", 1, "x", 1), ("-", 2, "x", 1), ("+", 2, "y", 2)]
+    assert file.feed()() == [("+", 2, "y", 2)]
+
+
+def test_a_new_feed_begins_with_the_table_that_there_is(file: Following) -> None:
+    for number, schema in enumerate((A, ZIP, A), start=1):
+        file.epoch("t", f"x{number}", number, schema=schema)
+        if number < 3:
+            drop_table(file.space, "t")
+    assert file.feed()() == [("+", 3, "x3", 3)]
+    with pytest.raises(ObjectSpaceError, match="'t' at epoch 2 was made again with other columns"):
+        file.feed()(1)
+
+
+def test_a_new_feed_gives_no_row_with_the_default_of_a_table_that_was_dropped(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    wide = adding("b")(A)
+    StateTable(file.space, "t", wide, evolve=True)
+    file.epoch()
+    drop_table(file.space, "t")
+    file.epoch("t", "z", 3, 3, schema=wide)
+    assert file.feed()() == [("+", 3, "z", 3, 3)]
+
+
+def test_a_new_feed_leaves_out_a_table_that_had_the_name_before_it_was_renamed(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    rename_table(file.space, "t", "old")
+    file.epoch()
+    file.epoch("t", "y", 2)
+    assert file.feed()() == [("+", 3, "y", 2)]
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_all_rows_of_a_table_that_is_dropped_go(file: Following, *, is_again: bool) -> None:
+    file.epoch("t", "x", 1)
+    file.epoch("t", "y", 2)
+    feed = file.feed()
+    drop_table(file.space, "t")
+    file.epoch()
+    wanted = [("-", 3, "x", 1), ("-", 3, "y", 2)]
+    assert feed(2) == wanted
+    assert file.feed(EARLY)(2) == wanted
+    assert file.feed(EARLY)() == []
+    if is_again:
+        file.epoch("t", "z", 3)
+        assert feed(2) == file.feed()(2) == [*wanted, ("+", 4, "z", 3)]
+        assert feed(3) == file.feed()(3) == [("+", 4, "z", 3)]
+
+
+def test_a_feed_that_began_before_its_table_gives_it_though_it_is_dropped_soon(file: Following) -> None:
+    keys = StructType().add("op", "string").add("epoch", "long").add("k", "string")
+    file.epoch()
+    at_once, one_by_one = file.feed(keys), file.feed(keys)
+    file.epoch("t", "x", 1)
+    drop_table(file.space, "t")
+    file.epoch()
+    file.epoch()
+    wanted = [("+", 2, "x"), ("-", 3, "x")]
+    assert at_once(1) == [row for epoch in (1, 2, 3) for row in one_by_one(epoch, epoch + 1)] == wanted
+    assert file.feed(keys)(2) == wanted[1:]
+
+
+def test_a_feed_does_not_go_over_to_a_table_that_was_there_beside_its_own(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    rename_table(file.space, "t", "old")
+    file.epoch("t", "other", 2)
+    assert feed(1) == []
+    drop_table(file.space, "old")
+    file.epoch("t", "other2", 3)
+    with pytest.raises(ObjectSpaceError, match="'t' at epoch 3 was dropped, and 't' is another one now, which was"):
+        feed(1)
+
+
+def test_a_renamed_table_that_is_dropped_leaves_a_feed_until_its_name_is_there_again(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    rename_table(file.space, "t", "old")
+    file.epoch("old", "y", 2)
+    drop_table(file.space, "old")
+    file.epoch()
+    file.epoch("t", "z", 3)
+    wanted = [("+", 2, "y", 2), ("-", 3, "x", 1), ("-", 3, "y", 2), ("+", 4, "z", 3)]
+    assert feed(1) == [row for epoch in (1, 2, 3) for row in feed(epoch, epoch + 1)] == wanted
+
+
+def test_a_column_that_is_renamed_after_its_table_was_made_again_ends_a_feed(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    drop_table(file.space, "t")
+    file.epoch("t", "y", 2)
+    assert feed(1) == [("-", 2, "x", 1), ("+", 2, "y", 2)]
+    StateTable(file.space, "t", A.renamed("a", "b"), evolve=True)
+    file.epoch("t", "z", 3, schema=None)
+    with pytest.raises(
+        ObjectSpaceError, match="at epoch 3 is another one than the feed began with, as it was made again or cleared"
+    ):
+        feed(2)
+
+
+def test_the_first_trigger_of_a_new_feed_goes_as_far_as_its_table_is_the_only_one(file: Following) -> None:
+    for number in range(1, 6):
+        file.epoch("t", f"x{number}", number)
+        if number == 3:
+            drop_table(file.space, "t")
+    source = ObjectSpaceSource({**file.options, "maxEpochsPerTrigger": "1"})
+    reader: Any = source.streamReader(source.schema())
+    first = reader.latestOffset(reader.initialOffset(), None)
+    assert [first["epoch"], reader.latestOffset(first, None)["epoch"]] == [4, 5]
 
 
 def test_a_feed_gives_no_row_of_others_that_have_the_name_that_was_asked_for(file: Following) -> None:
@@ -104,7 +213,7 @@ def test_a_feed_gives_no_row_of_others_that_have_the_name_that_was_asked_for(fil
     file.epoch("t", "other", 3)
     drop_table(file.space, "p/t/table")
     file.epoch("t", "other2", 4)
-    assert feed() == [("+", 2, "x", 1)]
+    assert feed() == [("+", 2, "x", 1), ("-", 4, "x", 1)]
 
 
 @pytest.mark.parametrize("is_later", [False, True])
@@ -182,6 +291,45 @@ def test_a_table_that_one_shard_makes_again_is_known_there(space: ShardedSpace) 
         feed(1, 2)
     space.epoch(again(KEYS[0][2], ZIP), None)
     assert space.feed()(0, 3) == [("+", 2, KEYS[1][1], 9), ("+", 3, KEYS[0][2], 9)]
+
+
+def test_rows_of_a_table_that_one_shard_drops_go_there(space: ShardedSpace) -> None:
+    feed = space.feed()
+    space.epoch(lambda made: drop_table(made, "t"), None)
+    gone = [("-", 2, KEYS[0][0], 1)]
+    assert feed(1, 2) == space.feed()(1, 2) == gone
+    assert space.feed()(0, 2) == [("+", 1, KEYS[1][0], 2)]
+    space.epoch(put(KEYS[0][1], 3), None)
+    new = [("+", 3, KEYS[0][1], 3)]
+    assert feed(2, 3) == space.feed()(2, 3) == new
+    assert feed(1, 3) == space.feed()(1, 3) == sorted([*gone, *new])
+    assert space.feed()(0, 3) == sorted([("+", 1, KEYS[1][0], 2), *new])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("schema", [FIRST, ZIP])
+def test_a_new_feed_begins_with_the_table_that_there_is_after_another_number_of_shards(
+    space: ShardedSpace, schema: TableSchema, shards: int
+) -> None:
+    space.rescale(shards)
+    keys = [next(key for key in (*KEYS[0], *KEYS[1]) if shard_of(shards, key) == shard) for shard in range(shards)]
+    space.epoch(*[again(key, schema) for key in keys])
+    space.epoch(put(KEYS[0][9], 1), *[None] * (shards - 1))
+    assert space.feed()(0, 4) == sorted([*[("+", 3, key, 9) for key in keys], ("+", 4, KEYS[0][9], 1)])
+
+
+def test_a_new_feed_begins_with_the_rows_of_other_shards_where_one_has_made_its_table_again(
+    space: ShardedSpace,
+) -> None:
+    space.rescale(3)
+    edits: list[Any] = [None] * 3
+    edits[shard_of(3, KEYS[0][0])] = again(KEYS[0][0], FIRST)
+    space.epoch(*edits)
+    space.rescale(2)
+    space.epoch(put(KEYS[0][1], 3), None)
+    feed = space.feed()(0, 5)
+    assert total(feed) == Counter(space.read()[1])
+    assert {epoch for _, epoch, *_ in feed} == {3, 5}
 
 
 def test_a_table_that_is_made_again_after_another_number_of_shards_ends_a_feed(space: ShardedSpace) -> None:

@@ -27,7 +27,7 @@ from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
-from objectspace.spark.change_feed import changes
+from objectspace.spark.change_feed import Part, changes
 from objectspace.spark.key_values import key_value_tables
 from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
@@ -378,8 +378,9 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
         for epoch in (7, 10):
             table.insert_row((f"k{epoch}", epoch))
             space.checkpoint(epoch=epoch)
-    subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
-    found = [tuple(row.values()) for batch in changes(subject, 0, Span(1, 10, 1, True)) for row in batch.to_pylist()]
+    subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"}).feeding_from(10)
+    batches = changes(subject, Part(0, Span(1, 10, 1, True)))
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert found == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
 
 
