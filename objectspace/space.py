@@ -120,11 +120,11 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; for a relational table also what the catalogues hold about it.
         """
-        self._delete(name)
-        _raise_first(_tell(self._deletions))  # It is whole: they may save.
+        errors = self._delete(name)
+        _raise_first(errors + _tell(self._deletions))  # It is whole: they may save.
 
     @undivided
-    def _delete(self, name: str) -> None:
+    def _delete(self, name: str) -> list[Exception]:
         self._usable()
         object_id = self._find(name)
         self._will_change()
@@ -136,7 +136,7 @@ class ObjectSpace(ObjectFactory):
                 del self._handles[object_id]
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
-            _raise_first([] if handle is None else _tell(self._inner_deletions, handle))
+            return [] if handle is None else _tell(self._inner_deletions, handle)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name; a relational table keeps its columns and its watermarks.
@@ -150,11 +150,11 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; of a relational table also what the catalogues hold of it.
         """
-        self._rename(name, new_name)
+        errors = self._rename(name, new_name)
         if self._renamed:  # A function that is told of another renaming asks: all are to be told of that one first.
             self._renamed.append((name, new_name))
+            _raise_first(errors)
             return
-        errors = []
         try:
             self._renamed.append((name, new_name))
             for names in self._renamed:  # It is whole: they may save.
@@ -164,7 +164,7 @@ class ObjectSpace(ObjectFactory):
         _raise_first(errors)
 
     @undivided
-    def _rename(self, name: str, new_name: str) -> None:
+    def _rename(self, name: str, new_name: str) -> list[Exception]:
         self._usable()
         object_id = self._find(name)
         self._check_free(new_name)
@@ -179,7 +179,7 @@ class ObjectSpace(ObjectFactory):
             if object_id in self._handles:
                 self._handles[object_id]._rename(new_name)
             self._index_changed(object_id)
-            _raise_first(_tell(self._inner_renamings, name, new_name))
+            return _tell(self._inner_renamings, name, new_name)
 
     def on_barrier(self, seal: Callable[[int], None]) -> None:
         """Register a function to call with the epoch before ``checkpoint()`` collects.

@@ -234,12 +234,12 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     _refuse_name(name)
     known = space.get_or_create_dictionary(TABLES)  # First, so a space that does not accept the name keeps no rows.
     registry = registry_of(space)
-    last = registry.last_number
-    number = 1 + (max(map(_number_in, known.values()), default=0) if last is None else last)
+    count, last = registry.last_number
+    number = 1 + (last if count == len(known) else max(map(_number_in, known.values()), default=0))
     space.create_sorted_dictionary(name, raw=True)
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
-    registry.last_number = number
+    registry.last_number = len(known), number
     return record
 
 

@@ -69,7 +69,7 @@ class Registry:
     Tables are told of a barrier in the order in which they were opened, so every run of a program does the same.
 
     ``changes`` counts the changes to sealed rows of any table: several tables may be on the same rows. ``last_number``
-    is the number of the table that was created last; ``None`` if only the catalogue tells.
+    is how many tables the catalogue had when one was created last, and its number: the greatest as long as none went.
 
     Args:
         space: the space.
@@ -81,7 +81,7 @@ class Registry:
         self._beside: WeakValueDictionary[int, Handles] = WeakValueDictionary()
         self._dirty: dict[OpenTable, None] = {}
         self.changes = 0
-        self.last_number: int | None = None
+        self.last_number = (0, 0)
 
     def add(self, table: OpenTable, rows: RowStore) -> Handles:
         """Note that a table on some rows is open, and return what it must keep alive as long as it is."""
@@ -172,7 +172,7 @@ class Registry:
 
         A table whose stored entries are damaged refuses its own work from then on, and does not hold up the space.
         """
-        self.last_number = None
+        self.last_number = (0, 0)
         for table in [one for one in self._dirty if one.is_dropped]:
             table.drop_unsealed()
         tables = self.open()
@@ -223,12 +223,12 @@ def registry_of(space: ObjectSpace) -> Registry:
     registry = None if known is None else known()
     if registry is None:
         registry = Registry(space)
-        _registries[space] = ref(registry)
         space.on_barrier(registry.seal)
         space.ask_sealed(registry.sealed_epoch)
         space.on_rollback(registry.forget)
         space.on_deleted_handle(registry.deleted)
         space.on_rename(registry.renamed, in_one_piece=True)
+        _registries[space] = ref(registry)  # Last: one that an interruption has left half known has no tables.
     return registry
 
 

@@ -106,8 +106,8 @@ class VnodeBitmap:
         """
         if vnode not in self:
             raise VnodeNotOwnedError(
-                f"table {table!r}: {what!r} belongs to vnode {vnode}, and this instance owns {_spans(list(self))}: send"
-                " it to the owner, or move the vnode with update_vnodes() after a commit"
+                f"table {table!r}: {what!r:.200} belongs to vnode {vnode}, and this instance owns {_spans(list(self))}:"
+                " send it to the owner, or move the vnode with update_vnodes() after a commit"
             )
         return vnode
 

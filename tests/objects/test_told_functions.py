@@ -105,3 +105,20 @@ def test_the_handle_of_a_deleted_object_is_told_once_it_refuses_work(space: Pers
     told.clear()
     space.delete("a")  # Nobody has a handle of it.
     assert told == ["after"]
+
+
+def test_an_error_of_who_is_told_first_keeps_nobody_else_from_being_told(space: PersistedObjectSpace) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("first")
+
+    told: list[str] = []
+    space.on_rename(fail, in_one_piece=True)
+    space.on_rename(lambda old, new: told.append(new))
+    space.on_deleted_handle(fail)
+    space.on_delete(lambda: told.append("deleted"))
+    space.create_list("a").append(1)
+    with pytest.raises(ValueError, match="first"):
+        space.rename("a", "b")
+    with pytest.raises(ValueError, match="first"):
+        space.delete("b")
+    assert (told, list(space)) == (["b", "deleted"], [])

@@ -174,6 +174,40 @@ def test_a_table_that_was_renamed_or_created_by_half_is_not_saved(name: str, at_
     assert 0 < saved < line
 
 
+def test_a_first_table_that_was_opened_by_half_leaves_the_next_ones_in_order() -> None:
+    for line in count():
+        space = new_space()
+        is_over = not interrupted(lambda: StateTable(space, "t", ORDERS), line, where=_registers)  # noqa: B023
+        space.rollback()
+        table = StateTable(space, "t", ORDERS)
+        space.checkpoint(epoch=1)
+        table.insert_row((1, 1, 1))
+        space.rollback()
+        rename_table(space, "t", "u")
+        space.checkpoint(epoch=2)
+        assert (list(table.scan()), table.name, list(StorageTable(space, "u").scan())) == ([], "u", [])
+        if is_over:
+            break
+    assert line > 5
+
+
+def _registers(frame: Any) -> bool:
+    return frame.f_code.co_name == "registry_of" or frame.f_code.co_name.startswith(("on_", "ask_"))
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+def test_the_number_of_a_table_follows_from_what_is_stored(is_rolled_back: bool) -> None:
+    space = new_space()
+    for name in ("a", "b"):
+        StateTable(space, name, ORDERS)
+    drop_table(space, "b")
+    space.checkpoint(epoch=1)
+    if is_rolled_back:
+        space.rollback()
+    StateTable(space, "c", ORDERS)
+    assert [(name, table.id) for name, table in tables(space).items()] == [("a", 1), ("c", 2)]
+
+
 def test_rows_without_a_schema_are_no_table_until_they_are_deleted() -> None:
     space = new_space()
     StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
