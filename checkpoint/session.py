@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -179,6 +180,7 @@ class Session:
             if self._connection is None:
                 return
             self._held_until = 0.0
+            self._warn_of_lost_log()
             if not self.read_only and self._failure is None:
                 # What the log holds is durable: if it cannot be copied now, the next opening does it.
                 with suppress(sqlite3.Error):
@@ -425,7 +427,8 @@ class Session:
         held = "what was committed was copied into the file" if is_copied else "a reader holds an older checkpoint"
         return StoreFailedError(
             f"{self._log} was removed or replaced while the store was open ({cause}); {held}: close every reader of the"
-            " store, in other processes too, call reopen(), then save again; fork() writes a copy of what is there now"
+            " store, in other processes too, and before the store itself; then call reopen(), and save again. fork()"
+            " writes a copy of what is there now"
         )
 
     def _copy_all(self) -> bool:
@@ -434,6 +437,16 @@ class Session:
             busy, frames, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             return not busy and frames == copied
         return False
+
+    def _warn_of_lost_log(self) -> None:
+        """Warn if to close the connection loses what a log that is gone holds."""
+        if self._is_log_lost and not self._copy_all():
+            warnings.warn(
+                f"{self._log} was removed, and a reader holds an older checkpoint: closing the store before every"
+                " reader is closed loses what was committed since, or damages the file",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def _leave_lost_log(self) -> None:
         """Close the connection to a log that is gone, once all of it is in the file and nobody else reads from it.

@@ -113,6 +113,8 @@ def test_a_log_that_is_gone_is_kept_until_no_reader_is_left(path: Path) -> None:
                 with pytest.raises(StoreFailedError, match="a reader holds an older checkpoint: close every reader"):
                     work()
             assert values_in(reader.reader()) == {1: "a"}
+            with pytest.warns(RuntimeWarning, match="closing the store before every"):
+                store.session._warn_of_lost_log()
         store.reopen()
         assert values_in(store.reader()) == {1: 19}
         store.append(run_of({1: "b"}))
