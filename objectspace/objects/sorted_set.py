@@ -45,7 +45,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
     if TYPE_CHECKING:  # To a type checker, an __init__ that is assigned as a variable is not a constructor.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
-        def copy(self) -> set[T]: ...
+        def copy(self) -> set[T]:
+            """Return a plain ``set`` with the same elements."""
     else:
         __init__ = SortedObject.__init__
 

@@ -82,11 +82,11 @@ def _unbroken_until(subject: Subject, epochs: Sequence[int], last: int) -> int:
     if at_end is None:
         return last
 
-    def is_the_same(epoch: int) -> bool:
+    def _is_the_same(epoch: int) -> bool:
         numbers = subject.numbers_at(epoch)
         return numbers is not None and len(numbers) == len(at_end) and not has_changed(numbers, at_end)
 
-    place = bisect_left(epochs, True, key=is_the_same)  # No other object of a shard ever has the number.
+    place = bisect_left(epochs, True, key=_is_the_same)  # No other object of a shard ever has the number.
     return epochs[place] if place < len(epochs) else last
 
 
