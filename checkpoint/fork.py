@@ -20,10 +20,11 @@ import orjson
 
 from checkpoint import filters, schema, seals, spans
 from checkpoint.errors import CheckpointError
+from checkpoint.failures import lacks_room
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
 from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
-from checkpoint.session import PAGE_BYTES, Session, lacks_room
+from checkpoint.session import PAGE_BYTES, Session
 from checkpoint.tiers import RunNumber
 from checkpoint.verify import verify_up_to
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,40 +12,18 @@ from time import monotonic
 from typing import Any, Literal
 
 from checkpoint import inherited, schema
-from checkpoint.errors import (
-    REPAIR,
-    RESTORE,
-    CheckpointError,
-    CorruptStoreError,
-    InheritedStoreError,
-    RunRefusedError,
-    StoreFailedError,
-    StoreLockedError,
-)
+from checkpoint.errors import REPAIR, RESTORE, CheckpointError, InheritedStoreError, StoreFailedError
+from checkpoint.failures import REOPEN, SQLITE_ERRORS, code_of, explained, is_of_the_file
+from checkpoint.recognised import format_of, recognise
 from checkpoint.seals import fetch_as_stored
+from checkpoint.write_ahead_log import LOG_BYTES, WriteAheadLog
 
 Durability = Literal["full", "normal"]
 
 IN_MEMORY = ":memory:"
 """The path of a store that has no file."""
 
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second if damage has left text that is not text, even if only in its own message."""
-
-LOG_BYTES = 4 << 20
-"""How large the write-ahead log grows before it is copied into the file, and how large it stays on the disk."""
-
-REOPEN = ", then call reopen()"
-"""What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
-
-_OLDEST_SQLITE = (3, 33)
-"""The first SQLite that has all that a store uses: ``sqlite_schema``, and ``iif`` before it."""
-
 _CACHE_KIB = 64 * 1024
-_SMALLEST = 512
-_ROOM_BYTES = 64 << 10
-"""If less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
-
 _BUSY_SECONDS = 5
 _HOLD_SECONDS = 0.01
 """How long reads in quick succession are one transaction: a thousand of them."""
@@ -77,11 +53,8 @@ class Session:
         self._failure: Exception | None = None
         self._connection: sqlite3.Connection | None = None
         self._cursors: set[sqlite3.Cursor] = set()
-        self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
-        self._log_copied = 0
+        self._log = WriteAheadLog(path, is_watched=not (read_only or self.in_memory))
         self._identity: inherited.Identity | None = None
-        self._log_identity: inherited.Identity | None = None
-        self._is_log_lost = False
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
@@ -153,8 +126,8 @@ class Session:
                 self._disconnect()
                 raise
             self._failure = None
-            self._identity, self._log_identity = self._identity_now(), self._identity_of_log()
-            self._is_log_lost = False
+            self._identity = self._identity_now()
+            self._log.note_opened()
 
     def reopen(self) -> None:
         """Open the file again; its contents decide what was in doubt.
@@ -167,8 +140,8 @@ class Session:
             if not self.in_memory:
                 if not self.read_only:
                     self._require_identity()
-                if self._is_log_lost:
-                    self._leave_lost_log()
+                if self._log.is_lost:
+                    self._log.require_left(self.connection if self.is_open else None)
                 self.open()
             elif self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -180,7 +153,7 @@ class Session:
             if self._connection is None:
                 return
             self._held_until = 0.0
-            self._warn_of_lost_log()
+            self._log.warn_if_lost(self._connection)
             if not self.read_only and self._failure is None:
                 # What the log holds is durable: if it cannot be copied now, the next opening does it.
                 with suppress(sqlite3.Error):
@@ -324,27 +297,14 @@ class Session:
             self._abandon(self.connection)
 
     def copy_log(self) -> None:
-        """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost.
-
-        When all is copied and nobody reads, SQLite starts the log over and cuts its file to ``LOG_BYTES``, so a longer
-        file is one that has grown since. While somebody keeps the log from starting over, copying is tried again only
-        after as much growth: each attempt would cost two syncs and gain little.
-        """
+        """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost."""
         if self.in_memory:
             return
         try:
-            size = os.stat(self._log).st_size
-        except FileNotFoundError:
-            return
-        if size < self._log_copied:
-            self._log_copied = 0
-        if size - self._log_copied > LOG_BYTES:
-            self._log_copied = size
-            try:
-                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.Error as error:
-                # Refused while an iteration is under way: the log waits. A failure of the file shows at the next write.
-                self.failed(error)
+            self._log.copy_if_long(self.connection)
+        except sqlite3.Error as error:
+            # Refused while an iteration is under way: the log waits. A failure of the file shows at the next write.
+            self.failed(error)
 
     def unused(self) -> float:
         """Return what fraction of the file is unused, from 0 to 1."""
@@ -405,58 +365,10 @@ class Session:
             )
 
     def _require_log(self) -> None:
-        """Raise an error if the log was removed: what is committed into it from now on ends with the process.
-
-        Another SQLite does so when it closes the file and the lock of this one is gone: that of Unix goes when any part
-        of the process closes the file, even after reading it. All that was committed is copied into the file then.
-        """
-        found = self._identity_of_log()
-        if self._log_identity is None:
-            self._log_identity = found
-        if found == self._log_identity:
-            return
-        self._is_log_lost = True
-        self._failure = self._failure or StoreFailedError("its write-ahead log is not the one that was open")
-        cause = (
-            "somebody has removed it, or this program has opened the store by other means than a store, with open() for"
-            " example, which ends the locks of the process"
-        )
-        raise self._log_lost(cause, is_copied=self._copy_all())
-
-    def _log_lost(self, cause: str, *, is_copied: bool) -> StoreFailedError:
-        held = "what was committed was copied into the file" if is_copied else "a reader holds an older checkpoint"
-        return StoreFailedError(
-            f"{self._log} was removed or replaced while the store was open ({cause}); {held}: close every reader of the"
-            " store, in other processes too, and before the store itself; then call reopen(), and save again. fork()"
-            " writes a copy of what is there now"
-        )
-
-    def _copy_all(self) -> bool:
-        """Copy the log into the file, and return whether all is there: readers of older snapshots hold it back."""
-        with suppress(*SQLITE_ERRORS):
-            busy, frames, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            return not busy and frames == copied
-        return False
-
-    def _warn_of_lost_log(self) -> None:
-        """Warn if to close the connection loses what a log that is gone holds."""
-        if self._is_log_lost and not self._copy_all():
-            warnings.warn(
-                f"{self._log} was removed, and a reader holds an older checkpoint: closing the store before every"
-                " reader is closed loses what was committed since, or damages the file",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-
-    def _leave_lost_log(self) -> None:
-        """Close the connection to a log that is gone, once all of it is in the file and nobody else reads from it.
-
-        A reader has the index of that log in memory, which a new connection would take for that of the new one.
-        """
-        if self._connection is not None and not self._copy_all():
-            raise self._log_lost("it holds what is nowhere else", is_copied=False)
-        if inherited.is_open_elsewhere(self.path, self._connection):
-            raise self._log_lost("this process reads from it", is_copied=True)
+        """Raise an error if the log was removed: what is committed into it from now on ends with the process."""
+        if not self._log.is_same():
+            self._failure = self._failure or StoreFailedError("its write-ahead log is not the one that was open")
+            raise self._log.removed(self.connection)
 
     def require_settled(self) -> None:
         """Raise an error if it is uncertain what the file holds.
@@ -480,22 +392,14 @@ class Session:
 
     def failed(self, error: Exception) -> CheckpointError:
         """Note an error, refuse writes from now on if the file itself failed, and return what to raise."""
-        if _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if is_of_the_file(error):
             self._failure = self._failure or error
         return self.explain(error)
 
     def explain(self, error: Exception) -> CheckpointError:
         """Return an SQLite error as one of ours, with advice on what to do."""
-        kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
-        if _code(error) == sqlite3.SQLITE_ERROR and (said := self._schema_damage(error)):
-            kind, advice = CorruptStoreError, f"the file is damaged: {said}"
-        elif "decode" in str(error):
-            kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
-        if kind is StoreFailedError and not self.in_memory and lacks_room(error, Path(self.path).parent):
-            advice = f"no space is left: free some{REOPEN}"
-        elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
-            advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
-        return kind(f"{self.path}: {advice} (SQLite says: {error})")
+        is_of_schema = code_of(error) == sqlite3.SQLITE_ERROR
+        return explained(self.path, error, self._schema_damage(error) if is_of_schema else "")
 
     def _schema_damage(self, error: Exception) -> str:
         """Return what is to be done about an error that comes from a damaged schema, "" for any other."""
@@ -553,12 +457,6 @@ class Session:
         except OSError:
             return None
 
-    def _identity_of_log(self) -> inherited.Identity | None:
-        try:
-            return None if self.in_memory or self.read_only else inherited.file_identity(self._log)
-        except OSError:
-            return None
-
     def _connect(self) -> sqlite3.Connection:
         how = "mode=rwc" if not self.read_only else "immutable=1" if self._lies_still() else "mode=ro"
         target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?{how}"
@@ -571,9 +469,7 @@ class Session:
 
     def _lies_still(self) -> bool:
         """Return whether the file has no log, and is in a folder where SQLite cannot create the index of one."""
-        index = Path(f"{Path(self.path).resolve()}-shm")
-        has_log = index.exists() or (self._log.exists() and self._log.stat().st_size > 0)
-        return not has_log and not os.access(self._log.parent, os.W_OK)
+        return not self._log.exists() and not os.access(self._log.path.parent, os.W_OK)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if self.read_only:
@@ -584,7 +480,7 @@ class Session:
         if self.read_only:
             if is_empty:
                 raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
-            if _version(connection) < schema.FORMAT_VERSION:
+            if format_of(connection) < schema.FORMAT_VERSION:
                 schema.prepare_older(connection)
             return
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -596,7 +492,7 @@ class Session:
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if is_empty:
             schema.create(connection)
-        elif _version(connection) < schema.FORMAT_VERSION:
+        elif format_of(connection) < schema.FORMAT_VERSION:
             schema.upgrade(connection)
 
     def _abandon(self, connection: sqlite3.Connection) -> None:
@@ -638,129 +534,3 @@ class Session:
                 cursor.close()
         for connection in connections:
             connection.close()
-
-
-def recognise(path: str, connection: sqlite3.Connection) -> bool:
-    """Return whether a file is empty and may become a store; return False if it is one.
-
-    Raises:
-        CheckpointError: it is another database, or a store of a newer format.
-    """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = _version(connection)
-    if application != schema.APPLICATION_ID:
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        if application or tables:
-            raise CheckpointError(
-                f"{path} is an SQLite database, not a checkpoint store (its tables: {tables}): name another file"
-            )
-    if version > schema.FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has format {version}, and this version reads formats up to {schema.FORMAT_VERSION}:"
-            " install a newer objectspace"
-        )
-    return not application
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def require_sqlite() -> None:
-    """Refuse a SQLite that does not know what a store asks of it, before anything is written.
-
-    Raises:
-        CheckpointError: it is too old.
-    """
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-        raise CheckpointError(
-            f"this Python has SQLite {sqlite3.sqlite_version}: expected {'.'.join(map(str, _OLDEST_SQLITE))} or newer,"
-            " as a store needs it; use a Python that was built with a newer one"
-        )
-
-
-def require_usable(path: Path, *, read_only: bool) -> None:
-    """Refuse a path that cannot be a store, before anything is written there or beside it.
-
-    Raises:
-        InheritedStoreError: it was open in the process that this one was forked from.
-        CheckpointError: it is a folder or a device, its folder is missing, or it holds something else.
-    """
-    if "\0" in str(path):
-        raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
-    inherited.require_own(path)
-    try:
-        folder = path.resolve().parent
-        is_folder, has_folder = path.is_dir(), folder.is_dir()
-    except (OSError, RuntimeError, UnicodeEncodeError) as error:  # RuntimeError: its links lead in a circle.
-        raise CheckpointError(f"{str(path)!r} cannot be used as a path ({error}): name another file") from error
-    if is_folder:
-        raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
-    if not has_folder:
-        raise CheckpointError(f"{path} cannot be created: the folder {folder} does not exist; create it first")
-    if not path.exists():
-        if read_only:
-            raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")
-        return
-    if not path.is_file():
-        raise CheckpointError(f"{path} is not a regular file: name another one")
-    if 0 < path.stat().st_size < _SMALLEST:
-        # SQLite would take some of these for new databases and overwrite them.
-        raise CheckpointError(f"{path} is not a checkpoint store, or was cut short: name another file")
-    _look_into(path)
-
-
-def _look_into(path: Path) -> None:
-    # An immutable connection leaves no trace, not even a log. It does not see the log either, and may meet a page that
-    # a writer is changing, so only what is certain counts here; the actual opening decides the rest.
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
-    except sqlite3.Error:
-        return
-    try:
-        recognise(str(path), connection)
-    except SQLITE_ERRORS as error:
-        if _code(error) == sqlite3.SQLITE_NOTADB:
-            raise CheckpointError(f"{path} is no checkpoint store (SQLite says: {error}): name another file") from error
-    finally:
-        connection.close()
-
-
-def lacks_room(error: Exception, folder: Path) -> bool:
-    """Return whether an error came from a full disk: SQLite reports a disk error if its index cannot grow.
-
-    Args:
-        error: what was raised when writing a file.
-        folder: the folder of that file.
-    """
-    if _code(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    from shutil import disk_usage  # on demand: it imports archive modules, and few ever meet a full disk
-
-    with suppress(OSError):
-        return _code(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
-    return False
-
-
-def _code(error: Exception) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-_LACK_OF_MEMORY = (sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP)
-_DAMAGED = f"the file is damaged: {RESTORE}"
-_CLOSED = "the file cannot be opened or written: check that it exists, and the permissions of it and its folder"
-_ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
-    sqlite3.SQLITE_NOTADB: (CorruptStoreError, f"its first page is damaged: {RESTORE}"),
-    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _DAMAGED),
-    sqlite3.SQLITE_IOERR: (StoreFailedError, f"the file system failed: see to the disk{REOPEN}"),
-    sqlite3.SQLITE_FULL: (CheckpointError, "no space is left: free some and try again; nothing was written"),
-    sqlite3.SQLITE_BUSY: (StoreLockedError, "another program is writing to the file: try again when it has finished"),
-    sqlite3.SQLITE_CANTOPEN: (CheckpointError, _CLOSED),
-    sqlite3.SQLITE_PERM: (CheckpointError, _CLOSED),
-    sqlite3.SQLITE_READONLY: (CheckpointError, _CLOSED),
-    sqlite3.SQLITE_CONSTRAINT: (
-        RunRefusedError,
-        "the run holds a row twice, or an invalid one; nothing was written",
-    ),
-    sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
-}

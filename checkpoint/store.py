@@ -32,10 +32,11 @@ from checkpoint.pages import ITEMS, TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.readers import Readers
+from checkpoint.recognised import require_sqlite, require_usable
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Measure, Page, Run
-from checkpoint.session import IN_MEMORY, Durability, Session, require_sqlite, require_usable
+from checkpoint.session import IN_MEMORY, Durability, Session
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep

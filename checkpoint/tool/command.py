@@ -21,9 +21,9 @@ import orjson
 
 from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
+from checkpoint.failures import REOPEN
 from checkpoint.lock import READ_ONLY
 from checkpoint.process import collecting_seldom
-from checkpoint.session import REOPEN
 from checkpoint.tool import printing
 from checkpoint.tool.source import Source
 

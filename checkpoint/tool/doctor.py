@@ -14,12 +14,12 @@ import click
 
 from checkpoint.fork import BESIDE
 from checkpoint.lock import owner_of
-from checkpoint.session import LOG_BYTES
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values, printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.source import Source, query
+from checkpoint.write_ahead_log import LOG_BYTES
 
 if TYPE_CHECKING:
     from checkpoint.chain import Location

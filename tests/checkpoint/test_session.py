@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, WriterState, session
+from checkpoint.write_ahead_log import LOG_BYTES
 from tests.checkpoint.store_helpers import Fault, FaultyConnection, child, first_line, quick_store, run_of, values_in
 
 
@@ -107,7 +108,7 @@ def test_the_log_is_copied_and_cut_while_slots_are_read(store: CheckpointStore, 
     for number in range(40):
         store.append(run_of(dict.fromkeys(range(2_000), f"{number}" * 100)))
         read_quickly(store)
-    assert log.stat().st_size < 4 * session.LOG_BYTES
+    assert log.stat().st_size < 4 * LOG_BYTES
     store.close()
     assert not log.exists()
 

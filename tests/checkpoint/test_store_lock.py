@@ -114,7 +114,7 @@ def test_a_log_that_is_gone_is_kept_until_no_reader_is_left(path: Path) -> None:
                     work()
             assert values_in(reader.reader()) == {1: "a"}
             with pytest.warns(RuntimeWarning, match="closing the store before every"):
-                store.session._warn_of_lost_log()
+                store.session._log.warn_if_lost(store.session.connection)
         store.reopen()
         assert values_in(store.reader()) == {1: 19}
         store.append(run_of({1: "b"}))

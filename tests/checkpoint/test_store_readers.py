@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointError, CheckpointStore, StoreLockedError, UnknownCheckpointError
-from checkpoint.session import LOG_BYTES
+from checkpoint.write_ahead_log import LOG_BYTES
 from tests.checkpoint.store_helpers import FULL, child, first_line, quick_store, run_of, values_in
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointStore, session
+from checkpoint import CheckpointStore, StoreFailedError, session
 from checkpoint.tool.exchange import WRITERS
 from tests.checkpoint.store_helpers import Fault, FaultyConnection
 from tests.tool.conftest import Tool
@@ -53,7 +53,7 @@ def test_a_disk_that_is_full_is_told_from_one_that_fails(
 
 def test_a_program_is_told_to_open_the_store_again(store: Path, leave: Leave) -> None:
     leave(0)
-    with pytest.raises(session.StoreFailedError, match=r"no space is left: free some, then call reopen\(\)"):
+    with pytest.raises(StoreFailedError, match=r"no space is left: free some, then call reopen\(\)"):
         CheckpointStore(store)
 
 

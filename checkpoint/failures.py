@@ -1,0 +1,92 @@
+"""What the errors of SQLite mean to a store, and what to do about them."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from checkpoint.errors import (
+    RESTORE,
+    CheckpointError,
+    CorruptStoreError,
+    RunRefusedError,
+    StoreFailedError,
+    StoreLockedError,
+)
+
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second if damage has left text that is not text, even if only in its own message."""
+
+REOPEN = ", then call reopen()"
+"""What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
+
+_ROOM_BYTES = 64 << 10
+"""If less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
+
+
+def code_of(error: Exception) -> int:
+    """Return the primary code of an error of SQLite, 0 for any other error."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_of_the_file(error: Exception) -> bool:
+    """Return whether the file itself failed, so that it is uncertain what it holds."""
+    return code_of(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def explained(path: str, error: Exception, schema_damage: str = "") -> CheckpointError:
+    """Return an error of SQLite as one of ours, with advice on what to do.
+
+    Args:
+        path: the file; it need not exist.
+        error: what SQLite raised.
+        schema_damage: what is to be done about it if it comes from a damaged schema.
+    """
+    kind, advice = _ADVICE.get(code_of(error), (CheckpointError, "the store could not do it"))
+    if schema_damage:
+        kind, advice = CorruptStoreError, f"the file is damaged: {schema_damage}"
+    elif "decode" in str(error):
+        kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
+    if kind is StoreFailedError and lacks_room(error, Path(path).parent):
+        advice = f"no space is left: free some{REOPEN}"
+    elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
+        advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
+    return kind(f"{path}: {advice} (SQLite says: {error})")
+
+
+def lacks_room(error: Exception, folder: Path) -> bool:
+    """Return whether an error came from a full disk: SQLite reports a disk error if its index cannot grow.
+
+    Args:
+        error: what was raised when writing a file.
+        folder: the folder of that file.
+    """
+    if code_of(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    from shutil import disk_usage  # on demand: it imports archive modules, and few ever meet a full disk
+
+    with suppress(OSError):
+        return code_of(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
+    return False
+
+
+_LACK_OF_MEMORY = (sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP)
+_DAMAGED = f"the file is damaged: {RESTORE}"
+_CLOSED = "the file cannot be opened or written: check that it exists, and the permissions of it and its folder"
+_ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, f"its first page is damaged: {RESTORE}"),
+    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _DAMAGED),
+    sqlite3.SQLITE_IOERR: (StoreFailedError, f"the file system failed: see to the disk{REOPEN}"),
+    sqlite3.SQLITE_FULL: (CheckpointError, "no space is left: free some and try again; nothing was written"),
+    sqlite3.SQLITE_BUSY: (StoreLockedError, "another program is writing to the file: try again when it has finished"),
+    sqlite3.SQLITE_CANTOPEN: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_PERM: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_READONLY: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_CONSTRAINT: (
+        RunRefusedError,
+        "the run holds a row twice, or an invalid one; nothing was written",
+    ),
+    sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
+}
