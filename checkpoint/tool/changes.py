@@ -50,7 +50,12 @@ class _Seen:
 
     title: str
     change: Change
-    described: Described
+    describer: Describer
+
+    @property
+    def described(self) -> Described:
+        """The change in words."""
+        return self.describer.describe(self.change)
 
 
 @cli.command()
@@ -161,7 +166,7 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
         for before, after in pairs(*part.readers):
             describer = Describer(State(before), State(after))
             for change in _chosen(differences(before, after), name, describer):
-                yield _Seen(part.title, change, describer.describe(change))
+                yield _Seen(part.title, change, describer)
 
 
 def _began_anew(source: Source, points: tuple[str | None, str | None]) -> bool:
@@ -227,8 +232,9 @@ def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
     counts: dict[str, Counter[str]] = {}
     number = 0
     for number, seen in enumerate(changes, start=1):  # noqa: B007 - the number of the last one is the count
-        if seen.described.fields["table"] != Table.METADATA:
-            title = f"{seen.title}: {seen.described.name}" if seen.title else seen.described.name
+        name, table = seen.describer.place_of(seen.change)
+        if table is not Table.METADATA:
+            title = f"{seen.title}: {name}" if seen.title else name
             is_item = seen.change.table is Table.ITEM
             counts.setdefault(title, Counter())[sign_of(seen.change) if is_item else "object"] += 1
     ordered = sorted(counts.items(), key=lambda item: (-sum(item[1][sign] for sign in "+-~"), item[0]))
@@ -353,7 +359,7 @@ def _rehearse(store: CheckpointStore, changes: list[Change], is_json: bool) -> N
     made = [one for one in counted_now(changes, now) if (one.old, one.old_rank) != (one.new, one.new_rank)]
     if not is_json:
         describer = Describer(State(now), State(Preview(store.session, now, run)))
-        _print((_Seen("", change, describer.describe(change)) for change in made), is_json=False)
+        _print((_Seen("", change, describer) for change in made), is_json=False)
     text = f"{printing.count(len(made), 'change')} would be made"
     click.echo(printing.as_json({"changes": len(made), "dry_run": True}) if is_json else text, err=not is_json)
 

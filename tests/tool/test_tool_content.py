@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -518,6 +519,17 @@ def test_the_sum_of_a_diff_is_as_gits(tool: Tool, kinds: Path) -> None:
         " 2 objects changed, 1 slot added(+), 1 slot removed(-), 1 slot changed(~)",
     ]
     assert tool("diff", kinds, 1, 1, "--stat").output == ""
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (0, 3), (1, 3), (3, 1), (2, 3)])
+def test_the_sum_of_a_diff_counts_what_its_lines_say(tool: Tool, kinds: Path, ends: tuple[int, int]) -> None:
+    lines = [json.loads(line) for line in tool("diff", kinds, *ends, "--json").output.splitlines()]
+    sums = [json.loads(line) for line in tool("diff", kinds, *ends, "--stat", "--json").output.splitlines()]
+    signs = {"added": "+", "removed": "-", "changed": "~"}
+    assert {row["object"] for row in sums} == {line["object"] for line in lines if line["table"] != "metadata"}
+    assert Counter({(row["object"], signs[word]): row[word] for row in sums for word in signs if row[word]}) == Counter(
+        (line["object"], line["op"]) for line in lines if line["table"] == "item"
+    )
 
 
 def test_long_names_in_the_sum_of_a_diff_can_be_told_apart(tool: Tool, tmp_path: Path) -> None:
