@@ -141,7 +141,7 @@ class Session:
                 if not self.read_only:
                     self._require_identity()
                 if self._log.is_lost:
-                    self._log.require_left(self.connection if self.is_open else None)
+                    self._log.require_unneeded(self.connection if self.is_open else None)
                 self.open()
             elif self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")

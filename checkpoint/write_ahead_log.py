@@ -72,7 +72,7 @@ class WriteAheadLog:
         )
         return self._lost(cause, is_copied=copy_all(connection))
 
-    def require_left(self, connection: sqlite3.Connection | None) -> None:
+    def require_unneeded(self, connection: sqlite3.Connection | None) -> None:
         """Refuse to leave a log that is gone before all of it is in the file and nobody else in the process reads it.
 
         A reader has the index of that log in memory, which a new connection would take for that of the new one.
