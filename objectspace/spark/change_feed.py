@@ -50,8 +50,8 @@ def spans(subject: Subject, start: Seen, end: Seen) -> list[Span]:
     return [replace(span, mark=history.seen(span.last).mark) for span in found]
 
 
-def beginning(subject: Subject, start: Seen, end: Seen) -> FeedColumns | None:
-    """Return the table of a feed that began before it, ``None`` if there is none yet.
+def beginning(subject: Subject, start: Seen, end: Seen) -> Subject:
+    """Return what is read by a feed that began before its table, with the table if it is there by now.
 
     It is that of the first epoch that has it, from the one that was read on. A feed that has read nothing begins with
     the table that there is at the end, at the first epoch since which no shard has lost it or made it again.
@@ -73,7 +73,7 @@ def beginning(subject: Subject, start: Seen, end: Seen) -> FeedColumns | None:
     else:
         later = (epoch for epoch in epochs if epoch >= start.epoch)
         found = next((epoch for epoch in later if subject.numbers_at(epoch) is not None), end.epoch)
-    return subject.feeding_from(found).fed
+    return subject.feeding_from(found)
 
 
 def _unbroken_until(subject: Subject, epochs: Sequence[int], last: int) -> int:
@@ -116,6 +116,25 @@ def least_end(subject: Subject, history: History, epoch: int) -> int:
         return epoch
     later = [one for one in history.epochs if epoch < one <= fed.epoch]
     return later[bisect_left(later, True, key=is_followed)]
+
+
+def as_planned(subject: Subject, end: Seen) -> Subject:
+    """Return what the first trigger of a feed reads, which was planned up to an epoch.
+
+    A query that failed in its first trigger plans it again, up to the same epoch. If the table was made again
+    meanwhile, then what the query began with is the one that was there at that epoch: what follows takes it for read.
+
+    Args:
+        subject: the table, as it was when this query started.
+        end: the last epoch to read.
+
+    Raises:
+        ObjectSpaceError: the table that was there lacks a column.
+
+    Time: as ``least_end``.
+    """
+    is_of_now = least_end(subject, subject.history(), end.epoch) == end.epoch
+    return subject if is_of_now else subject.feeding_from(end.epoch)
 
 
 class Part(NamedTuple):
@@ -197,7 +216,7 @@ def changes(subject: Subject, part: Part) -> _Batches:
     Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
     """
     if subject.fed is None:
-        return iter(())
+        raise ValueError(f"a part of the changes of {subject.name!r} was planned without a table")
     feed, span = _Feed(subject.fed, subject.name, part.only), part.span
     if subject.is_file:
         return _changes_of_file(subject, feed, span)

@@ -59,13 +59,13 @@ class ChangesPartition(InputPartition):
         shard: its number.
         span: the epochs that are read.
         only: of a new feed, the number that its table has up to its start, if it is there.
-        fed: the table and its columns, if the reader was made before there was such a table.
+        fed: the table and its columns, as the reader of the driver has them.
     """
 
     shard: int
     span: Span
-    only: tuple[int, ...] | None = None
-    fed: FeedColumns | None = None
+    only: tuple[int, ...] | None
+    fed: FeedColumns
 
 
 class ObjectSpaceSource(DataSource):
@@ -130,7 +130,7 @@ class ObjectSpaceSource(DataSource):
 
         Raises:
             ObjectSpaceError: what is read is not a table, the option changes is missing, an option is not a number, or
-                the schema of the read lacks op or has a column that the table lacks.
+                the schema of the read lacks op.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
@@ -141,7 +141,7 @@ class ObjectSpaceSource(DataSource):
                 " whether a row comes or goes, and epoch, a long, if it is wanted"
             )
         most = number_of(self.options, "maxEpochsPerTrigger") or MOST_EPOCHS
-        return ChangeReader(subject.feeding([name for name in schema.names if name not in FEED.names]), schema, most)
+        return ChangeReader(subject, schema, most)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refuse a write that is not a stream.
@@ -213,19 +213,28 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     What it gives adds up to the table. If the first epochs were collected, the oldest that is kept gives all rows. Its
     offsets have the mark of their epoch, so it continues only in the history that it has read.
+
+    Spark makes two of them: one for the driver, with which the feed starts, and one for the tasks, at whatever time the
+    first of them is planned. So only what the driver asks for looks at what is there, and a partition says the rest.
     """
 
     def __init__(self, subject: Subject, schema: StructType, most: int) -> None:
         self._subject, self._schema, self._most = subject, schema, most
         self._until: int | None = None
-        self._came: FeedColumns | None = None
+        self._has_started = False
+        self._first_end: dict[str, Any] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the newest epoch: that is where the stream ends."""
-        self._until = self._subject.epochs()[1]
+        self._until = self._started().epochs()[1]
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the position before the first epoch."""
+        """Return the position before the first epoch.
+
+        Raises:
+            ObjectSpaceError: the schema of the read has a column that the table lacks.
+        """
+        self._started()
         return Seen().offset()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
@@ -237,14 +246,18 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Time: O(1) small files.
         """
-        seen, history = Seen.of(start), self._subject.history()
+        subject = self._started()
+        seen, history = Seen.of(start), subject.history()
         history.require(seen)
         newest = history.newest if self._until is None else min(history.newest, self._until)
         further = history.further(seen, self._most)
         if seen.is_nothing:
-            further = change_feed.least_end(self._subject, history, further)
+            further = change_feed.least_end(subject, history, further)
         last = history.seen(min(newest, further))
-        return last.offset() if last.is_after(seen) else start
+        found = last.offset() if last.is_after(seen) else start
+        if seen.is_nothing:
+            self._first_end = found
+        return found
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return a partition for each shard of each span of epochs that have the same shards.
@@ -253,14 +266,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             UnknownCheckpointError: epochs that the stream has not seen yet were collected.
         """
-        seen = Seen.of(start)
-        spans = change_feed.spans(self._subject, seen, Seen.of(end))
-        if self._subject.fed is None and self._came is None and spans:
-            self._came = change_feed.beginning(self._subject, seen, Seen.of(end))
-        subject = self._subject if self._came is None else replace(self._subject, fed=self._came)
+        subject, seen, last = self._started(), Seen.of(start), Seen.of(end)
+        spans = change_feed.spans(subject, seen, last)
+        if subject.fed is None and spans:
+            self._subject = subject = change_feed.beginning(subject, seen, last)
+        elif seen.is_nothing and end != self._first_end:  # Another query has planned it, before this one started.
+            subject = change_feed.as_planned(subject, last)
         if subject.fed is None:
             return []
-        return [ChangesPartition(*part, self._came) for part in change_feed.parts(subject, seen, spans)]
+        return [ChangesPartition(*part, subject.fed) for part in change_feed.parts(subject, seen, spans)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard, in the schema of the read.
@@ -269,6 +283,13 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: as ``latestOffset``.
             ObjectSpaceError: they do not fit the schema of the read.
         """
-        subject = self._subject if partition.fed is None else replace(self._subject, fed=partition.fed)
+        subject = replace(self._subject, fed=partition.fed)
         found = change_feed.changes(subject, Part(partition.shard, partition.span, partition.only))
         return map(conforming(self._schema, f"table {self._subject.name!r}"), found)
+
+    def _started(self) -> Subject:
+        """Return what is read, with the table that was there when the driver first asked for anything."""
+        if not self._has_started:
+            self._subject = self._subject.feeding([name for name in self._schema.names if name not in FEED.names])
+            self._has_started = True
+        return self._subject

@@ -20,6 +20,7 @@ from objectspace.spark import open_shard, rescale, save_shard, shard_of
 from objectspace.spark.history import Seen
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.subject import Subject
+from tests.spark.feed_readers import FeedReaders
 
 OPERATOR = "op"
 FIRST = TableSchema([Column("k", "string"), Column("a", "int32", nullable=True)], ["k"])
@@ -95,7 +96,7 @@ class Space:
     def feed(self, **options: str) -> Callable[[int, int], list[tuple[Any, ...]]]:
         """Return what reads a feed that begins now: the changes of the epochs after one up to another."""
         source = self.source(changes="true", **options)
-        reader = source.streamReader(source.schema())
+        reader = FeedReaders(source)
 
         def _read(start: int, end: int) -> list[tuple[Any, ...]]:
             seen = [
@@ -385,7 +386,7 @@ def test_a_feed_gives_no_value_that_the_type_of_its_start_would_round(
         table = StateTable(space, "t", TableSchema([Column("k", "string"), Column("a", old)], ["k"]))
         space.checkpoint()
         source = ObjectSpaceSource(options)
-        reader = source.streamReader(source.schema())
+        reader = FeedReaders(source)
         StateTable(space, "t", table.schema.widened("a", new), evolve=True).insert_row(("x", value))
         space.checkpoint()
         [part] = reader.partitions({"epoch": 1}, {"epoch": 2})
@@ -432,7 +433,7 @@ def test_a_feed_that_began_before_its_table_has_the_columns_of_all_shards(tmp_pa
     space = Space(tmp_path)
     space.epoch(put("x", 1, table="u"), None)
     source = space.source(changes="true")
-    reader = source.streamReader(StructType().add("op", "string").add("k", "string").add("b", "long"))
+    reader = FeedReaders(source, StructType().add("op", "string").add("k", "string").add("b", "long"))
     space.epoch(put(KEYS[0][0], 1, 10, change=adding("b")), put(KEYS[1][0], 2))
     history = Subject.of(source.options).history()
     parts = reader.partitions(history.seen(1).offset(), history.seen(2).offset())

@@ -20,8 +20,9 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import open_shard, rescale, save_shard, shard_of
-from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader
+from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.subject import Subject
+from tests.spark.feed_readers import FeedReaders
 
 OPERATOR = "totals"
 SCHEMA = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])
@@ -33,8 +34,9 @@ Change = tuple[Any, ...]
 FEED_SCHEMA = StructType().add("op", "string").add("epoch", "long").add("k", "string").add("v", "long")
 
 
-def feed(path: str, most: int = 1000) -> ChangeReader:
-    return ChangeReader(Subject.of({"path": path, "table": "t"}).feeding(["k", "v"]), FEED_SCHEMA, most)
+def feed(path: str, most: int = 1000) -> FeedReaders:
+    options = {"path": path, "table": "t", "changes": "true", "maxEpochsPerTrigger": str(most)}
+    return FeedReaders(ObjectSpaceSource(options), FEED_SCHEMA)
 
 
 def changes_of(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[Change]:
@@ -78,7 +80,7 @@ class Space:
     def rescale(self, shards: int) -> None:
         rescale(self.path, shards, keyed={OPERATOR: ["t"]})
 
-    def reader(self, most: int = 1000) -> ChangeReader:
+    def reader(self, most: int = 1000) -> FeedReaders:
         return feed(self.path, most)
 
     def latest(self, start: dict[str, Any], most: int = 1000) -> dict[str, Any]:
@@ -168,9 +170,12 @@ def test_more_epochs_at_once_than_a_cache_keeps_states(space: Space) -> None:
 
 def test_the_same_epochs_are_read_again_without_the_run_files(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     with_image(space)
-    first = [space.read(0, 2), space.read(2, 5)]
+    reader = space.reader()
+    parts = [reader.partitions({"epoch": start}, {"epoch": end}) for start, end in [(0, 2), (2, 5)]]
+    first = [planned(reader, some) for some in parts]
+    assert all(first)
     monkeypatch.setattr("checkpoint.chain.folding.read_run", lambda *_: pytest.fail("the cache has it"))
-    assert [space.read(0, 2), space.read(2, 5)] == first
+    assert [planned(reader, some) for some in parts] == first
 
 
 def test_a_rescale_changes_no_row(space: Space) -> None:
@@ -251,7 +256,7 @@ def test_a_restart_goes_on_from_its_start(space: Space) -> None:
 def test_the_source_gives_the_columns_that_the_stream_has(space: Space) -> None:
     space.epoch({"a": 1})
     source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true"})
-    reader = source.streamReader(source.schema())
+    reader = FeedReaders(source)
     assert source.schema().names == ["op", "epoch", "k", "v"]
     assert changes_of(reader, {"epoch": 0}, {"epoch": 1}) == [("+", 1, "a", 1)]
 
@@ -269,7 +274,7 @@ def test_a_feed_has_the_columns_of_its_start_whatever_the_table_had_and_comes_to
 
         def feed_of(*names: str) -> Callable[[int], list[tuple[Any, ...]]]:
             source = ObjectSpaceSource({"path": path, "table": "t", "changes": "true", "columns": ",".join(names)})
-            reader = source.streamReader(source.schema())
+            reader = FeedReaders(source)
 
             def read(end: int) -> list[tuple[Any, ...]]:
                 parts = reader.partitions({"epoch": 0}, {"epoch": end})
@@ -306,7 +311,7 @@ def test_epochs_a_trigger_that_are_no_number_are_refused(space: Space, text: str
     space.epoch({"a": 1})
     source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true", "maxEpochsPerTrigger": text})
     with pytest.raises(ObjectSpaceError, match=f"option maxEpochsPerTrigger is '{text}': expected a number of at"):
-        source.streamReader(source.schema())
+        FeedReaders(source)
 
 
 def test_the_feed_of_a_file_begins_with_what_the_file_still_has(tmp_path: Path) -> None:

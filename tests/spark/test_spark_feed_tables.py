@@ -1,4 +1,4 @@
-"""Which table a change feed follows, without Spark: where others have its name, and where it was made again."""
+"""Which table a change feed follows: where others have its name, and where it was made again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
 from objectspace import PersistedObjectSpace
@@ -15,6 +17,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema, drop_table, rename_table
 from objectspace.spark import shard_of
 from objectspace.spark.source import ObjectSpaceSource
+from tests.spark.feed_readers import FeedReaders
 
 from .test_spark_evolved import FIRST, KEYS, adding, dropping, put, renaming
 from .test_spark_evolved import Space as ShardedSpace
@@ -42,7 +45,7 @@ class Following:
     def feed(self, schema: StructType | None = None) -> Read:
         """Return what reads a feed that begins now: the changes after one epoch up to another, all by default."""
         source = ObjectSpaceSource(self.options)
-        reader = source.streamReader(schema or source.schema())
+        reader = FeedReaders(source, schema)
 
         def _read(start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
             last = self.space.store.next_epoch() - 1 if end is None else end
@@ -197,9 +200,69 @@ def test_the_first_trigger_of_a_new_feed_goes_as_far_as_its_table_is_the_only_on
         if number == 3:
             drop_table(file.space, "t")
     source = ObjectSpaceSource({**file.options, "maxEpochsPerTrigger": "1"})
-    reader: Any = source.streamReader(source.schema())
+    reader: Any = FeedReaders(source)
     first = reader.latestOffset(reader.initialOffset(), None)
     assert [first["epoch"], reader.latestOffset(first, None)["epoch"]] == [4, 5]
+
+
+@pytest.mark.parametrize("edit", [drop_table, lambda space, name: rename_table(space, name, "old")])
+def test_a_first_trigger_that_failed_is_read_again_as_it_was_planned(
+    file: Following, edit: Callable[[PersistedObjectSpace, str], object]
+) -> None:
+    file.epoch("t", "x", 1)
+    began = file.feed()
+    edit(file.space, "t")
+    file.epoch()
+    file.epoch("t", "z", 3)
+    again = file.feed()
+    assert again(0, 1) == began(0, 1) == [("+", 1, "x", 1)]
+    assert total(again(0, 1) + again(1)) == {("z", 3): 1}
+    assert file.feed()() == [("+", 3, "z", 3)]
+
+
+@pytest.mark.parametrize("edit", [drop_table, lambda space, name: rename_table(space, name, "old")])
+def test_a_restarted_feed_follows_the_table_of_its_start_though_its_first_task_comes_later(
+    file: Following, edit: Callable[[PersistedObjectSpace, str], object]
+) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    edit(file.space, "t")
+    file.epoch()
+    assert feed(1) == ([("-", 2, "x", 1)] if edit is drop_table else [])
+    file.epoch("t", "z", 3)
+    assert feed(2) == ([("+", 3, "z", 3)] if edit is drop_table else [])
+
+
+def test_a_restarted_query_gives_what_changes_while_it_runs(
+    spark: SparkSession, file: Following, tmp_path: Path
+) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def follow() -> StreamingQuery:
+        feed = spark.readStream.format("objectspace").options(**file.options).load()
+        writer = feed.writeStream.foreachBatch(lambda rows, _: given.extend(map(tuple, rows.collect())))
+        query = writer.option("checkpointLocation", str(tmp_path / "feed")).start()
+        query.processAllAvailable()
+        return query
+
+    file.epoch("t", "x", 1)
+    follow().stop()
+    query = follow()  # It has nothing to read, so Spark has not made the reader of its tasks yet.
+    drop_table(file.space, "t")
+    file.epoch()
+    query.processAllAvailable()
+    file.epoch("t", "z", 3)
+    query.processAllAvailable()
+    query.stop()
+    assert given == [("+", 1, "x", 1), ("-", 2, "x", 1), ("+", 3, "z", 3)]
+
+
+def test_a_restarted_feed_goes_on_under_the_names_that_columns_had_at_its_start(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    feed = file.feed()
+    StateTable(file.space, "t", A.renamed("a", "b"), evolve=True).insert_row(("y", 2))
+    file.epoch()
+    assert feed(1) == [("+", 2, "y", 2)]
 
 
 def test_a_feed_gives_no_row_of_others_that_have_the_name_that_was_asked_for(file: Following) -> None:

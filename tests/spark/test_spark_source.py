@@ -33,6 +33,7 @@ from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReade
 from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
+from tests.spark.feed_readers import FeedReaders
 
 from .spark_helpers import QUERY_ID, SHARDS
 
@@ -402,7 +403,7 @@ def test_a_feed_stays_with_its_table_when_another_one_gets_the_name_that_was_ask
         table = StateTable(space, "p/t/table", SCHEMA)
         space.checkpoint()
         source = ObjectSpaceSource(options)
-        reader = source.streamReader(source.schema())
+        reader = FeedReaders(source)
         StateTable(space, "t", SCHEMA).insert_row(("other", 1))
         table.insert_row(("k", 2))
         space.checkpoint()

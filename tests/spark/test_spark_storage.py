@@ -21,6 +21,7 @@ from objectspace.spark import Pipeline, open_shard, rescale, shard_task
 from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
+from tests.spark.feed_readers import FeedReaders
 
 BUCKET = "bucket"
 SCHEMA = StructType().add("k", StringType()).add("v", LongType())
@@ -54,7 +55,7 @@ def test_a_table_on_s3_is_written_read_and_followed(
         {"k": ["a", "b"], "v": [1, 2]}
     ]
     source = ObjectSpaceSource({**space, "changes": "true"})
-    feed = source.streamReader(source.schema())
+    feed = FeedReaders(source)
     parts = feed.partitions({"epoch": 0}, feed.latestOffset({"epoch": 0}, None))
     assert [batch.to_pydict() for part in parts for batch in feed.read(part)] == [
         {"op": ["+", "+"], "epoch": [1, 1], "k": ["a", "b"], "v": [1, 2]}
