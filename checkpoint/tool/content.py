@@ -237,7 +237,7 @@ class State:
             raise CheckpointError(f"{name!r} is a {kind.lower()}, which has no ranges: --from and --to do not apply")
         if kind in SEQUENCES and bounded:
             first, last = (self._place(bound) for bound in (lower, upper))
-            return islice(self._items(name), first or 0, None if last is None else last + 1)
+            return self._elements(name, first or 0, None if last is None else last + 1)
         if kind in SORTED and "order" in self.reader.metadata(self.find(name)[0]):
             return self._in_memory_order(name, lower, upper)
         return self._items(name, self._bound(name, lower), self._bound(name, upper))
@@ -276,14 +276,20 @@ class State:
             raise CheckpointError(f"the keys of {name!r} are neither numbers, text nor bytes: it has no ranges")
         return bytes([BYTES_TAG]) + text.encode()
 
+    def _elements(self, name: str, first: int, beyond: int | None) -> Iterator[Entry]:
+        """Return an iterator over some elements of a sequence; those before them are passed over as they are stored."""
+        items = islice(self._stored(name), first, beyond)
+        return starmap(self.entry_reader(name), enumerate(items, first))
+
     def _items(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
+        entries = starmap(self.entry_reader(name), enumerate(self._stored(name, lower, upper)))
+        yield from (entry for entry in entries if not entry.is_hidden)
+
+    def _stored(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[StoredItem]:
         object_id, _, kind, _ = self.find(name)
         if kind in RANKED and lower is None and upper is None:
-            items = self.reader.items_by_rank(object_id)
-        else:
-            items = self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
-        entries = starmap(self.entry_reader(name), enumerate(items))
-        yield from (entry for entry in entries if not entry.is_hidden)
+            return self.reader.items_by_rank(object_id)
+        return self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
 
     def has_watermark(self, name: str) -> bool:
         """Return whether an object is a table some of whose stored rows may no longer exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -357,7 +358,9 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
             *slots,
         )
         read, is_meant = state.entry_reader(one), _meaning(key)
-        for place, (slot, value, number) in enumerate(row for row in rows if row[1] is not None):
+        first, beyond = _places(kind, key)
+        there = islice((row for row in rows if row[1] is not None), first, beyond)
+        for place, (slot, value, number) in enumerate(there, first):
             entry = read(place, StoredItem(slot, value, None))
             found, words = entry.key, [printing.key(entry.key)]
             if is_row:
@@ -369,6 +372,17 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
                 last = int(written)
                 is_merged = written != last or last in images
                 yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, is_merged)
+
+
+def _places(kind: str | None, key: str | None) -> tuple[int, int | None]:
+    """Return where the slots that a key may mean begin, and where they end: all of them, but for an index."""
+    if kind not in SEQUENCES or key is None or not _INDEX.fullmatch(key):
+        return 0, None
+    return int(key), int(key) + 1
+
+
+_INDEX = re.compile("[0-9]{1,18}")
+"""An index that a list may have."""
 
 
 def _newest_of(store: CheckpointStore, runs: str, owned: set[int]) -> RunNumber:

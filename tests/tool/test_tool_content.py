@@ -375,6 +375,26 @@ def test_a_bound_is_of_the_type_of_the_keys(
     assert "has no ranges" in tool("show", tmp_path / "s.db", "tuples", "--from", 1).stderr
 
 
+@pytest.mark.parametrize(
+    ("kind", "add"), [("list", "append"), ("linked_list", "add_last"), ("queue", "enqueue"), ("stack", "push")]
+)
+def test_a_part_of_a_sequence_is_what_all_of_it_has_there(tool: Tool, tmp_path: Path, kind: str, add: str) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        made = getattr(space, f"create_{kind}")("it")
+        for number in range(5):
+            getattr(made, add)(number)
+            space.checkpoint()
+    whole = [json.loads(line) for line in tool("blame", path, "it", "--json").output.splitlines()]
+    assert sorted(row["value"] for row in whole) == [row["key"] for row in whole] == [0, 1, 2, 3, 4]
+    for place, row in enumerate(whole):
+        assert json.loads(tool("blame", path, f"it[{place}]", "--json").output) == row
+        shown = tool("show", path, "it", "--from", place, "--to", place, "--format", "json").output
+        assert list(json.loads(shown).values()) == [place, row["value"]]
+    for absent in ("5", "05", "-1", "9" * 30):
+        assert tool("blame", path, f"it[{absent}]").exit_code == 2
+
+
 def test_blame_of_a_list_is_by_index(tool: Tool, kinds: Path) -> None:
     rows = [json.loads(line) for line in tool("blame", kinds, "list", "--json").output.splitlines()]
     assert [(row["key"], row["value"], row["epoch"]) for row in rows[:4]] == [
