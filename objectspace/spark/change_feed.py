@@ -129,12 +129,20 @@ def as_planned(subject: Subject, end: Seen) -> Subject:
         end: the last epoch to read.
 
     Raises:
-        ObjectSpaceError: the table that was there lacks a column.
+        ObjectSpaceError: the table that was there has other columns.
 
     Time: as ``least_end``.
     """
-    is_of_now = least_end(subject, subject.history(), end.epoch) == end.epoch
-    return subject if is_of_now else subject.feeding_from(end.epoch)
+    fed = subject.fed
+    if fed is None or least_end(subject, subject.history(), end.epoch) == end.epoch:
+        return subject
+    starts = subject.tables_at(end.epoch)
+    for shard, table in enumerate(starts):
+        if table is not None:  # The next trigger, which takes these rows back, would refuse other columns.
+            fed.found_in(
+                table, table, Place(shard, len(starts), end.epoch), f"table {subject.name!r} at epoch {end.epoch}"
+            )
+    return replace(subject, fed=replace(fed, epoch=end.epoch, starts=starts))
 
 
 class Part(NamedTuple):

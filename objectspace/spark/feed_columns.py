@@ -54,6 +54,18 @@ class FeedColumns:
         """Whether it is a result of a pipeline, which has no number and is never made again."""
         return any(one is not None and one.number is None for one in self.starts)
 
+    def of_shard(self, shard: int, shards: int) -> FeedColumns:
+        """Return what the tasks of a shard need: of the tables at the start only that of the shard, if it had one.
+
+        Args:
+            shard: the number of the shard.
+            shards: how many there are where it reads.
+        """
+        own = self.starts[shard] if len(self.starts) == shards else None
+        if own is None:
+            return self
+        return replace(self, starts=tuple(own if number == shard else None for number in range(shards)))
+
     def table_in(self, tables: Tables, place: Place, only: Collection[int] | None = None) -> Stored | None:
         """Return which of the tables of a shard at an epoch is that of the feed, ``None`` if none is.
 

@@ -274,7 +274,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             subject = change_feed.as_planned(subject, last)
         if subject.fed is None:
             return []
-        return [ChangesPartition(*part, subject.fed) for part in change_feed.parts(subject, seen, spans)]
+        parts = change_feed.parts(subject, seen, spans)
+        return [ChangesPartition(*part, subject.fed.of_shard(part.shard, part.span.shards)) for part in parts]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a shard, in the schema of the read.

@@ -183,7 +183,15 @@ class Subject:
         Raises:
             ObjectSpaceError: there are several tables of the name, or it has no such column.
         """
-        return self._following(replace(self, epoch=epoch)._tables(), epoch)
+        return self._following(self.tables_at(epoch), epoch)
+
+    def tables_at(self, epoch: int) -> tuple[Stored | None, ...]:
+        """Return the table of the name as each shard has it at an epoch.
+
+        Raises:
+            ObjectSpaceError: there are several.
+        """
+        return replace(self, epoch=epoch)._tables()
 
     def numbers_at(self, epoch: int) -> tuple[int | None, ...] | None:
         """Return the number of the table in each shard at an epoch, ``None`` if it lacks columns that are wanted.
@@ -191,7 +199,7 @@ class Subject:
         Raises:
             ObjectSpaceError: there are several.
         """
-        tables = replace(self, epoch=epoch)._tables()
+        tables = self.tables_at(epoch)
         names = {name for one in tables if one is not None for name in one.schema.names}
         is_there = any(tables) and names.issuperset(self.columns or ())
         return tuple(None if one is None else one.number for one in tables) if is_there else None

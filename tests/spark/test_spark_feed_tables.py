@@ -220,6 +220,29 @@ def test_a_first_trigger_that_failed_is_read_again_as_it_was_planned(
     assert file.feed()() == [("+", 3, "z", 3)]
 
 
+def test_a_first_trigger_that_failed_is_read_again_with_the_columns_of_now(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    drop_table(file.space, "t")
+    file.epoch()
+    file.epoch("t", "y", 2, 3, schema=A.with_column(Column("b", "int64", nullable=True)))
+    again = file.feed()
+    assert again(0, 1) == [("+", 1, "x", 1, None)]
+    assert total(again(0, 1) + again(1)) == {("y", 2, 3): 1}
+
+
+def test_a_first_trigger_that_failed_ends_a_feed_whose_table_was_made_again_with_other_columns(file: Following) -> None:
+    file.epoch("t", "x", 1)
+    drop_table(file.space, "t")
+    file.epoch()
+    file.epoch("t", "y", 90210, schema=ZIP)
+    again = file.feed()
+    for ends in ((0, 1), (1,)):
+        with pytest.raises(
+            ObjectSpaceError, match=r"made again or cleared since, and has other columns.*start another"
+        ):
+            again(*ends)
+
+
 @pytest.mark.parametrize("edit", [drop_table, lambda space, name: rename_table(space, name, "old")])
 def test_a_restarted_feed_follows_the_table_of_its_start_though_its_first_task_comes_later(
     file: Following, edit: Callable[[PersistedObjectSpace, str], object]
@@ -354,6 +377,12 @@ def test_a_table_that_one_shard_makes_again_is_known_there(space: ShardedSpace) 
         feed(1, 2)
     space.epoch(again(KEYS[0][2], ZIP), None)
     assert space.feed()(0, 3) == [("+", 2, KEYS[1][1], 9), ("+", 3, KEYS[0][2], 9)]
+
+
+def test_a_task_is_told_only_of_the_table_that_its_own_shard_has(space: ShardedSpace) -> None:
+    parts = FeedReaders(space.source(changes="true")).partitions({"epoch": 0}, {"epoch": 1})
+    known = [[place for place, table in enumerate(part.fed.starts) if table is not None] for part in parts]
+    assert known == [[part.shard] for part in parts] == [[0], [1]]
 
 
 def test_rows_of_a_table_that_one_shard_drops_go_there(space: ShardedSpace) -> None:
