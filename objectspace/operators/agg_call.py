@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from objectspace.operators.base import order_parts
-from objectspace.operators.fingerprints import describe
+from objectspace.operators.fingerprints import describe, described_value
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
@@ -249,12 +249,18 @@ def max_(column: str, **options: Any) -> AggCall:
     return AggCall("max", column, **options)
 
 
+def _condition_text(condition: Any) -> str:
+    if isinstance(condition, list | tuple):
+        return described_value(condition)
+    return describe(condition) if callable(condition) else repr(condition)
+
+
 def call_text(call: AggCall) -> str:
     """Return everything that a call does as text: ``count(distinct bidder where v > 5)``."""
     arguments = f"{'distinct ' if call.distinct else ''}{', '.join(call.columns)}"
     order = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in call.order_by)
     condition = call.filter
-    shown = "" if condition is None else describe(condition) if callable(condition) else repr(condition)
+    shown = "" if condition is None else _condition_text(condition)
     parts = [arguments, order and f"order by {order}", shown and f"where {shown}"]
     if call.kind == "string_agg":
         parts.append(f"between {call.delimiter!r}")

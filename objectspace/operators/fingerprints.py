@@ -51,6 +51,16 @@ def describe(function: Callable[..., Any]) -> str:
     return name
 
 
+def described_value(value: Any) -> str:
+    """Return a value as text that is the same in every process and says all that it holds: sets in order, arrays whole.
+
+    >>> described_value(("k", "in", {"b", "a"}))
+    "('k', 'in', set('a', 'b'))"
+    """
+    with not_for_people():
+        return _Description().text(value)
+
+
 def names_function(text: str) -> bool:
     """Return whether a text contains a name that :func:`describe` has given to a callable in this process."""
     return any(name in text for name in _NAMES)

@@ -24,6 +24,7 @@ import pytest
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline, PipelineChangedError, call, col, count
+from objectspace.operators.agg_call import call_text
 from objectspace.operators.fingerprints import describe
 
 FUNCTIONS = """
@@ -407,6 +408,19 @@ def test_a_ufunc_has_its_own_name_under_every_numpy() -> None:
     made = [np.sqrt, np.negative, np.frompyfunc(abs, 1, 1), np.frompyfunc(lambda one: one, 1, 1)]
     names = ["numpy.sqrt", "numpy.negative", "numpy.abs (vectorized)", "numpy.lambda (vectorized)"]
     assert [describe(one) for one in made] == names
+
+
+def test_a_filter_is_known_by_all_values_that_it_names_whatever_their_order_in_a_set() -> None:
+    one, another = {0, 8}, {8, 0}
+    assert list(one) != list(another)
+    assert call_text(count(filter=("v", "in", one))) == call_text(count(filter=("v", "in", another)))
+    assert call_text(count(filter=[("v", "in", one)])) == call_text(count(filter=[("v", "in", another)]))
+    assert call_text(count(filter=("v", "in", {0, 9}))) != call_text(count(filter=("v", "in", one)))
+    many, changed = np.arange(2000), np.arange(2000)
+    changed[1000] = -1
+    assert repr(many) == repr(changed)
+    assert call_text(count(filter=("v", "in", many))) != call_text(count(filter=("v", "in", changed)))
+    assert call_text(count(filter=("v", ">", 5))) == "count(where ('v', '>', 5))"
 
 
 def test_another_lookup_is_another_pipeline() -> None:
