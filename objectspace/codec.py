@@ -69,6 +69,16 @@ class Unencodable(TypeError):
     """A value has no text; the caller knows the object and the slot, and names them."""
 
 
+class ClassChanged(ValueError):
+    """A key is stored that is or holds a dataclass, which is compared by other fields now, or in another order."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the fields that a {name} is compared by, or their order, are not those that this key was stored with, so"
+            f" nobody would find it: declare {name} as it was, and take another class for new keys"
+        )
+
+
 class Unregistered(ValueError):
     """A dataclass is stored, but none of its name is registered in this process."""
 

@@ -23,7 +23,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
-from objectspace.codec import Unencodable, encode, field_of, is_registered, is_utf8
+from objectspace.codec import ClassChanged, Unencodable, encode, field_of, is_registered, is_utf8
 from objectspace.errors import shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -153,9 +153,28 @@ def as_stored(key: Any, slot: Slot) -> Any:
 
     Raises:
         TypeError: it cannot be hashed, because damage has turned it into another value.
+        ClassChanged: a dataclass in it is compared by other fields now, so that it has another slot.
     """
     hash(key)
-    return _without_zones(key) if _is_unclear(key) and to_slot(key) != slot else key
+    if _is_unclear(key):
+        return key if to_slot(key) == slot else _without_zones(key)
+    if (kind := _registered_in(key)) is not None and not _has_slot(key, slot):
+        raise ClassChanged(kind.__name__)
+    return key
+
+
+def _registered_in(key: Any) -> type | None:
+    """Return a registered class of which something in a key is."""
+    if type(key) in (tuple, frozenset):
+        return next(filter(None, map(_registered_in, key)), None)
+    return type(key) if is_registered(type(key)) else None
+
+
+def _has_slot(key: Any, slot: Slot) -> bool:
+    try:
+        return to_slot(key) == slot
+    except Unencodable:
+        return False
 
 
 def _without_zones(key: Any) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from checkpoint import CheckpointStore, UnknownCheckpointError
 from objectspace import (
     CheckpointProtocolError,
+    ObjectSpaceError,
     PersistedObjectSpace,
     UnencodableValueError,
     codec,
@@ -183,6 +184,39 @@ def test_a_field_that_was_added_without_a_default_is_unset_until_it_is_assigned(
         codec.encode(found)
     found.new = 1
     assert codec.decode(codec.encode(found)) == found
+
+
+@pytest.mark.parametrize("others", [0, 5000], ids=["read whole", "read slot by slot"])
+@pytest.mark.parametrize("fields", [["y", "x"], ["x"], ["x", "y", "z"]], ids=repr)
+@pytest.mark.parametrize("holds", [lambda key: key, lambda key: ("in a tuple", key)], ids=["alone", "in a tuple"])
+def test_a_key_that_is_compared_by_other_fields_now_is_refused_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch, holds: Callable[[Any], Any], fields: list[str], others: int
+) -> None:
+    monkeypatch.setattr(codec, "_registered", dict(codec._registered))
+
+    def declared(names: list[str]) -> Callable[[int, int], Any]:
+        codec._registered.pop("Point", None)
+        made = dataclasses.make_dataclass("Point", [(name, int, 0) for name in names], frozen=True)
+        register_dataclass(made)
+        return lambda x, y: holds(made(**{name: value for name, value in zip("xy", (x, y)) if name in names}))
+
+    store, point = CheckpointStore(":memory:"), declared(["x", "y"])
+    with PersistedObjectSpace(store) as space:
+        space.create_dictionary("d").update({point(1, 2): "a", point(2, 1): "b"} | dict.fromkeys(range(others)))
+        space.create_set("s").update([point(1, 2), point(2, 1), *range(others)])
+        space.checkpoint()
+    changed = declared(fields)
+    for name in ("d", "s"):
+        with pytest.raises(
+            ObjectSpaceError, match=r"that a Point is compared by, or their order, are not .*nothing is"
+        ):
+            list(PersistedObjectSpace(store).get(name))
+        if fields == ["y", "x"]:
+            with pytest.raises(ObjectSpaceError, match="declare Point as it was"):
+                PersistedObjectSpace(store).get("d")[changed(1, 2)]
+    point = declared(["x", "y"])
+    again = PersistedObjectSpace(store)
+    assert (again.get("d")[point(1, 2)], again.get("d")[point(2, 1)], point(2, 1) in again.get("s")) == ("a", "b", True)
 
 
 EDITS: dict[str, Callable[[PersistedObjectSpace], object]] = {
