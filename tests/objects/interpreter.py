@@ -3,6 +3,9 @@
 The write sets of the cases are those of a layout with positions for slots. Here the counts of rows are upper bounds: a
 set, dictionary or linked list may spend one metadata row a checkpoint on its length, and may delete a row where a slot
 is written in the cases, since theirs are used again.
+
+A space of ours is loaded by being made, and there is no second load: where the cases have one, it is refused here. A
+space with nothing loaded is one whose objects are all deleted; going back to the store is its load.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from objectspace import (
     WrongKindError,
 )
 from objectspace.objects import limits
+from tests.fields import only
 
-CASES = json.loads((Path(__file__).parents[1] / "cases" / "objects.json").read_text())["cases"]
+HEADER = json.loads((Path(__file__).parents[1] / "cases" / "objects.json").read_text())
+CASES = HEADER["cases"]
 
 ERRORS: dict[str, tuple[type[Exception], ...]] = {
     "null_argument": (TypeError, ValueError),
@@ -44,6 +49,8 @@ ERRORS: dict[str, tuple[type[Exception], ...]] = {
     "corrupt_store": (DamagedObjectError,),
 }
 
+TABLES = ("index", "metadata", "items")
+
 WITH_LENGTH = frozenset(["Set", "SortedSet", "Dictionary", "SortedDictionary", "LinkedList"])
 """Kinds that keep their length in a metadata row, where those of the cases have none."""
 
@@ -58,7 +65,8 @@ class Interpreter:
         self.space = PersistedObjectSpace(self.store)
         self.env: dict[str, Any] = {}
         self.writer: Any = None
-        self.has_damage = False
+        self.has_damage, self.is_loaded = False, True
+        self.saved_lengths = 0
 
     def step(self, step: list[Any]) -> Any:
         op, *args = step
@@ -86,6 +94,7 @@ class Interpreter:
 
     def do_returns(self, expected: Any, step: list[Any]) -> None:
         found = self.step(step)
+        found = sorted(found) if isinstance(found, (set, frozenset)) else found
         assert found == expected, f"{step} returned {found!r}, expected {expected!r}"
 
     def do_raises(self, category: str, step: list[Any]) -> None:
@@ -118,6 +127,7 @@ class Interpreter:
 
     def do_save(self, kind: str) -> None:
         self.writer = self.store.writer(CheckpointKind(kind))
+        self.saved_lengths = self.lengths()
         self.space.save(self.writer)
 
     def do_commit(self) -> None:
@@ -137,22 +147,40 @@ class Interpreter:
 
     def do_recover(self) -> None:
         self.space = PersistedObjectSpace(self.store)
-        self.env = {}
-        if self.has_damage:
-            for name in self.space:
-                dump(self.space.get(name))
+        self.env, self.is_loaded = {}, True
+        self.find_damage()
 
-    do_new_space = do_recover
+    def do_new_space(self) -> None:
+        self.space = PersistedObjectSpace(self.store)
+        self.env, self.is_loaded = {}, False
+        for name in list(self.space):
+            self.space.delete(name)
+
+    def do_load(self) -> None:
+        if self.is_loaded or len(self.space):
+            raise CheckpointProtocolError("a space is loaded once, when it has no objects")
+        self.space.rollback()
+        self.is_loaded = True
+        self.find_damage()
+
+    def find_damage(self) -> None:
+        """Read every object: what the cases find when they load is found here when an object is read."""
+        for name in self.space if self.has_damage else ():
+            dump(self.space.get(name))
 
     def do_expect_writes(self, expected: dict[str, list[list[Any]]]) -> None:
-        self.do_expect_counts({side: Counter(map(table_of, expected[side])) for side in ("put", "del")})
+        only(expected, "put", "del")
+        self.do_expect_counts({side: Counter(map(table_of, expected.get(side, []))) for side in ("put", "del")})
 
     def do_expect_counts(self, expected: dict[str, dict[str, int]]) -> None:
         """The counts are upper bounds, table by table; what is not expected to write anything writes nothing."""
+        only(expected, "put", "del")
+        for rows in expected.values():
+            only(rows, *TABLES)
         puts, deletes = self.written()
         put, gone = Counter(expected.get("put", {})), Counter(expected.get("del", {}))
         assert put + gone or not puts + deletes, f"wrote {puts} and deleted {deletes}, expected nothing"
-        put["metadata"] += self.lengths()
+        put["metadata"] += self.saved_lengths
         put["index"] += gone["items"] > limits.CLEAR_ROWS  # What is cleared gets a new id, and its old one goes.
         if self.writer.kind is CheckpointKind.FULL:
             assert (puts <= put, deletes.total()) == (True, 0), f"a full one: {puts} of {put}, {deletes} deleted"
@@ -178,6 +206,7 @@ class Interpreter:
         return [value for (value,) in found.fetchall()]
 
     def do_expect_store(self, expected: dict[str, int]) -> None:
+        only(expected, *TABLES)
         image = self.store.reader().image()
         assert len(image.index) == expected.get("index", 0)
         lengths = sum(kind in WITH_LENGTH for _, _, kind, _ in image.index)
@@ -223,6 +252,19 @@ class Interpreter:
 
     def check(self) -> None:
         self.space._check()
+
+
+def run_case(case: dict[str, Any]) -> None:
+    """Run the steps of a case, and compare the contents that it expects at its end."""
+    only(case, "id", "type", "tags", "script", "expect", "reference", "source", "note")
+    interpreter = Interpreter()
+    for step in case["script"]:
+        interpreter.step(step)
+    if not interpreter.has_damage:
+        interpreter.check()
+    only(case["expect"] or {}, "contents")
+    expected = (case["expect"] or {}).get("contents", {})
+    assert {name: dump(interpreter.env[name]) for name in expected} == expected
 
 
 def is_reference(argument: Any) -> bool:
