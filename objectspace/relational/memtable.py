@@ -9,9 +9,10 @@ How a second operation on a key combines with the first (``b``, ``x``, ``c`` are
     Update(a, b)  error           x = b: Delete(a), else error  x = b: Update(a, c), else error
 
 So the old row in the buffer is what is stored, the new row is what a read returns, and the buffer is a minimal change
-that can be inverted. An update to the row that is already there leaves nothing. A *strict* table raises the errors; a
-*trusted* one lets the operation win over what contradicts it. A *blind* table does not know what is stored: only its
-last operation on a key counts.
+that can be inverted. An update to the row that is already there leaves nothing, not even for checks: an operation that
+contradicts it is taken as the first one on its key. A *strict* table raises the errors; a *trusted* one lets the
+operation win over what contradicts it. A *blind* table does not know what is stored: only its last operation on a key
+counts.
 """
 
 from __future__ import annotations
