@@ -12,11 +12,16 @@ from typing import Any
 
 from objectspace.operators import AggCall, HashAgg, Operator, SimpleAgg
 from objectspace.relational import TableSchema
+from tests.fields import only
 from tests.operators.agg_oracle import Running
 from tests.relational.helpers import schema_of
-from tests.relational.interpreter import CASES, OWN, order_of, type_of
+from tests.relational.interpreter import CASES, OWN, check_fields, order_of, type_of
 
 __all__ = ["CASES", "OWN", "RUNNERS"]
+
+
+FIELDS = ("types", "stream_key", "agg_calls", "row_count_call")
+"""What the specs of both aggregations have. Which call counts the rows of a group is our own affair."""
 
 
 def input_schema(spec: dict[str, Any]) -> TableSchema:
@@ -26,17 +31,19 @@ def input_schema(spec: dict[str, Any]) -> TableSchema:
 
 
 def call_of(call: dict[str, Any]) -> AggCall:
+    only(call, "kind", "args", "distinct", "order_by", "filter")
     keep = call.get("filter")
     return AggCall(
         call["kind"],
         *(f"c{place}" for place in call["args"]),
         distinct=call.get("distinct", False),
         order_by=[(f"c{place}", order_of(order)) for place, order in call.get("order_by", [])],
-        filter=None if keep is None else (f"c{keep[0]}", keep[1], keep[2]),
+        filter=None if keep is None else (keep[0] if isinstance(keep[0], str) else f"c{keep[0]}", keep[1], keep[2]),
     )
 
 
 def hash_agg(spec: dict[str, Any]) -> Operator:
+    only(spec, *FIELDS, "group_key", "append_only", "emit_on_window_close")
     return HashAgg(
         input_schema(spec),
         [f"c{place}" for place in spec["group_key"]],
@@ -47,6 +54,7 @@ def hash_agg(spec: dict[str, Any]) -> Operator:
 
 
 def simple_agg(spec: dict[str, Any]) -> Operator:
+    only(spec, *FIELDS, "must_output_per_barrier")
     return SimpleAgg(
         input_schema(spec),
         [call_of(call) for call in spec["agg_calls"]],
@@ -78,6 +86,7 @@ def run_executor(case: dict[str, Any]) -> None:
     elides = not spec.get("must_output_per_barrier", False)
     running = Running(lambda: MAKERS[case["executor"]](spec), elides=elides)
     for step in case["steps"]:
+        only(step, "chunk", "barrier", "watermark", "recover", "expect")
         expected = [(op, tuple(row)) for op, row in step.get("expect", [])]
         found = do_step(running, step)
         if case["compare"] == "ordered":
@@ -91,6 +100,7 @@ def do_step(running: Running, step: dict[str, Any]) -> list[Any]:
         running.feed(rows_of(step["chunk"]))
     elif "watermark" in step:
         mark = step["watermark"]
+        only(mark, "col", "value")
         assert running.operator.watermark(f"c{mark['col']}", mark["value"]) == [(f"c{mark['col']}", mark["value"])]
     elif step.get("recover"):
         running.recover()
@@ -101,9 +111,11 @@ def do_step(running: Running, step: dict[str, Any]) -> list[Any]:
 
 def run_agg_state(case: dict[str, Any]) -> None:
     spec = case["spec"]
+    only(spec, "types", "stream_key", "call", "cache_capacity")
     capacity = spec.get("cache_capacity", 10)
     running = Running(lambda: SimpleAgg(input_schema(spec), [call_of(spec["call"])], extreme_cache=capacity))
     for step in case["steps"]:
+        only(step, "chunk", "recover", "expect")
         if step.get("recover"):
             running.recover()
         running.run(rows_of(step.get("chunk", [])))
@@ -112,10 +124,14 @@ def run_agg_state(case: dict[str, Any]) -> None:
 
 def run_distinct_dedup(case: dict[str, Any]) -> None:
     spec = case["spec"]
+    only(spec, "types", "calls", "group")
     places = sorted({call["args"][0] for call in spec["calls"]})
     group = spec.get("group", [])
     calls = [{**call, "kind": "array_agg" if call.get("distinct") else "count"} for call in spec["calls"]]
-    schema = {"types": spec["types"]}
+    masks = [f"seen{place}" for place in range(len(calls) if any("visibility_in" in s for s in case["steps"]) else 0)]
+    if masks:
+        calls = [{**call, "filter": [mask, "=", True]} for call, mask in zip(calls, masks, strict=True)]
+    schema = {"types": spec["types"], "masks": masks}
     running = Running(
         lambda: (
             HashAgg(numbered(schema), [f"c{place}" for place in group], [call_of(call) for call in calls])
@@ -126,20 +142,29 @@ def run_distinct_dedup(case: dict[str, Any]) -> None:
     serial = Serial()
     shown: list[Counter[Any]] = [Counter() for _ in calls]
     for step in case["steps"]:
+        only(step, "chunk", "visibility_in", "expect_visibility", "check_counts")
         if "chunk" in step:
-            running.run(serial.numbered(step["chunk"]))
+            running.run(serial.numbered(masked(step, len(masks))))
             follow(shown, calls, step)
             assert listed(running, calls, group) == [+counter for counter in shown]
         for value, counts in step.get("check_counts", []):
             table = running.space.get_sorted_dictionary(f"op/SimpleAggDedupForCol{places[0]}")
             kept = [text for text in table.values() if text.startswith(f"[0,{value},")]
-            assert kept == ([] if counts is None else [f"[0,{value},{counts[0]}]"])
+            assert kept == ([] if counts is None else [f"[0,{value},{','.join(map(str, counts))}]"])
 
 
 def numbered(spec: dict[str, Any]) -> TableSchema:
     """Return a schema with a stream key of its own: the rows of these cases are there several times."""
     names = [f"c{place} {type_of(kind)}" for place, kind in enumerate(spec["types"])]
-    return schema_of(*names, "id int64", key=["id"])
+    return schema_of(*names, *(f"{mask} bool" for mask in spec["masks"]), "id int64", key=["id"])
+
+
+def masked(step: dict[str, Any], calls: int) -> list[Any]:
+    """Return the rows of a chunk with a column for each call that says whether its FILTER lets the row through."""
+    given = step.get("visibility_in", ["t" * len(step["chunk"])] * calls)
+    seen = list(zip(*given, strict=True)) if calls else [()] * len(step["chunk"])
+    chunk = zip(step["chunk"], seen, strict=True)
+    return [(op, (*row, *(mark == "t" for mark in marks)), *rest) for (op, row, *rest), marks in chunk]
 
 
 class Serial:
@@ -178,6 +203,12 @@ def listed(running: Running, calls: list[Any], group: list[int]) -> list[Counter
         for counter, call, value in zip(seen, calls, row[len(group) :], strict=True):
             counter.update((value or []) if call["kind"] == "array_agg" else {"rows": value})
     return [+counter for counter in seen]
+
+
+def run(case: dict[str, Any]) -> None:
+    """Run a case of any of these kinds."""
+    check_fields(case)
+    RUNNERS[case["kind"]](case)
 
 
 RUNNERS = {"executor": run_executor, "agg_state": run_agg_state, "distinct_dedup": run_distinct_dedup}
