@@ -32,8 +32,10 @@ from objectspace.kvt import (
     route_bytes,
     table_key,
 )
+from tests.fields import only
 
-CASES = json.loads((Path(__file__).parents[1] / "cases" / "key_value_tables.json").read_text())["cases"]
+HEADER = json.loads((Path(__file__).parents[1] / "cases" / "key_value_tables.json").read_text())
+CASES = HEADER["cases"]
 
 ERRORS: dict[str, tuple[type[Exception], ...]] = {
     "BadKeyVersion": (BadKeyVersionError,),
@@ -71,6 +73,9 @@ class Interpreter:
 
     def step(self, step: list[Any]) -> None:
         op, *args, expected = step
+        assert expected, f"{step} expects nothing"
+        if "error" in expected or "error_any" in expected:
+            assert len(expected) == 1, f"{step} expects an error and something else"
         wanted = [expected["error"]] if "error" in expected else expected.get("error_any", [])
         before = self.contents()
         result, error = attempt(getattr(self, f"do_{op}"), args)
@@ -84,7 +89,7 @@ class Interpreter:
 
     def expect(self, step: list[Any], expected: dict[str, Any], result: Any) -> None:
         for form, value in expected.items():
-            found, wanted = getattr(self, f"as_{form}", self.as_value)(result, value)
+            found, wanted = getattr(self, f"as_{form}")(result, value)
             assert found == wanted, f"{step}: {form} is {found!r}, expected {wanted!r}"
 
     def contents(self) -> Any:
@@ -99,6 +104,8 @@ class Interpreter:
 
     def as_value(self, result: Any, value: Any) -> Any:
         return result, data(value)
+
+    as_bytes = as_value
 
     def as_hex(self, result: Any, value: str) -> Any:
         return result.hex(), value
@@ -124,7 +131,7 @@ class Interpreter:
         return result.state.position is not None, True
 
     def as_names(self, result: list[str], value: list[str]) -> Any:
-        return sorted(result), sorted(value)
+        return sorted(result), sorted(map(text, value))
 
     def as_entry(self, result: Any, value: Any) -> Any:
         return self.comparable(result, value)
@@ -156,10 +163,17 @@ class Interpreter:
         if argument is None:
             return None
         if isinstance(argument, dict):
+            only(argument, "shift", "partition", "version")
             version = self.version(argument["shift"])
             shift = argument.get("partition", 0), argument.get("version", 0)
             return KeyVersion(version.partition + shift[0], version.number + shift[1])
-        return getattr(KeyVersion, argument, None) or self.env[argument.removeprefix("$")]
+        if argument in ("NO_VERSION", "NOT_EXISTS"):
+            return getattr(KeyVersion, argument)
+        return self.env[argument.removeprefix("$")]
+
+    def versions(self, argument: Any) -> list[KeyVersion]:
+        """Return versions that are bound as a whole or one by one."""
+        return self.version(argument) if isinstance(argument, str) else list(map(self.version, argument))
 
     def state(self, argument: Any) -> IteratorState | None:
         if isinstance(argument, str) and argument.startswith("$"):
@@ -205,19 +219,19 @@ class Interpreter:
         return make(data(key), data(rest[0]), *map(self.version, rest[1:]))
 
     def do_put_range(self, family: Any, start: int, end: int, key: str, value: str) -> Any:
-        return [self.do_put(family, key % i, value % i if "%" in value else value) for i in range(start, end)]
+        return [self.do_put(family, printed(key, i), printed(value, i)) for i in range(start, end)]
 
     def do_put_all_range(self, family: Any, start: int, end: int, key: str, value: str) -> Any:
-        return self.do_put_all(family, [(key % i, value % i) for i in range(start, end)])
+        return self.do_put_all(family, [(printed(key, i), printed(value, i)) for i in range(start, end)])
 
     def do_replace_all_range(self, family: Any, start: int, end: int, key: str, value: str, version: Any) -> Any:
-        return self.do_replace_all(family, [(key % i, value % i, version) for i in range(start, end)])
+        return self.do_replace_all(family, [(printed(key, i), printed(value, i), version) for i in range(start, end)])
 
     def do_remove_all_range(self, family: Any, start: int, end: int, key: str) -> Any:
-        return self.do_remove_all(family, [(key % i,) for i in range(start, end)])
+        return self.do_remove_all(family, [(printed(key, i),) for i in range(start, end)])
 
     def do_put_families_range(self, start: int, end: int, family: str, key: Any, value: Any) -> Any:
-        return [self.do_put(family % i, key, value) for i in range(start, end)]
+        return [self.do_put(printed(family, i), key, value) for i in range(start, end)]
 
     # Reading
 
@@ -228,7 +242,7 @@ class Interpreter:
         return self.table.get_all(list(map(data, keys)), key_family=text(family))
 
     def do_get_all_range(self, family: Any, start: int, end: int, key: str) -> Any:
-        return [entry for entry in self.do_get_all(family, [key % i for i in range(start, end)]) if entry]
+        return [entry for entry in self.do_get_all(family, [printed(key, i) for i in range(start, end)]) if entry]
 
     def do_exists(self, family: Any, key: Any) -> bool:
         return self.table.exists(data(key), key_family=text(family))
@@ -333,10 +347,10 @@ class Interpreter:
         return bool(self.version(one) == self.version(other))
 
     def do_same_partition(self, versions: Any) -> bool:
-        return len({self.version(version).partition for version in versions}) == 1
+        return len({version.partition for version in self.versions(versions)}) == 1
 
     def do_distinct_partitions_at_least(self, versions: Any, count: int) -> bool:
-        return len({version.partition for version in self.version(versions)}) >= count
+        return len({version.partition for version in self.versions(versions)}) >= count
 
     def do_version_roundtrip(self, version: Any) -> Any:
         return KeyVersion.parse(str(self.version(version)))
@@ -373,12 +387,10 @@ class Interpreter:
         return self.manager.delete_scope(text(scope))
 
     def do_create(self, scope: Any, table: Any, config: dict[str, int]) -> bool:
-        configuration = KeyValueTableConfiguration(config["partitions"])
-        return self.manager.create_key_value_table(text(scope), text(table), configuration)
+        return self.manager.create_key_value_table(text(scope), text(table), configuration(config))
 
     def do_update(self, scope: Any, table: Any, config: dict[str, int]) -> bool:
-        configuration = KeyValueTableConfiguration(config["partitions"])
-        return self.manager.update_key_value_table(text(scope), text(table), configuration)
+        return self.manager.update_key_value_table(text(scope), text(table), configuration(config))
 
     def do_delete(self, scope: Any, table: Any) -> bool:
         return self.manager.delete_key_value_table(text(scope), text(table))
@@ -396,8 +408,19 @@ class Interpreter:
         names = {name: table.name.split("/") for name, table in self.handles.items()}
         self.handles = {}
         for name, (scope, table) in names.items():
-            if table in self.manager.list_key_value_tables(scope):
+            if scope in self.manager.list_scopes() and table in self.manager.list_key_value_tables(scope):
                 self.do_open(name, scope, table)
+
+
+def run_case(case: dict[str, Any]) -> None:
+    """Run the steps of a case, and check what they leave."""
+    only(case, "id", "profile", "title", "config", "script", "source", "pravega", "note")
+    only(case["config"], "partitions")
+    interpreter = Interpreter(case["config"]["partitions"])
+    for step in case["script"]:
+        interpreter.step(step)
+    interpreter.space._check()
+    assert interpreter.space.check_mutations() == []
 
 
 def attempt(call: Callable[..., Any], args: list[Any]) -> tuple[Any, Exception | None]:
@@ -408,9 +431,22 @@ def attempt(call: Callable[..., Any], args: list[Any]) -> tuple[Any, Exception |
         return None, error
 
 
+def printed(form: Any, number: int) -> Any:
+    """A key, value or family with the number in it, if it has a place for one."""
+    return form % number if isinstance(form, str) and "%" in form else form
+
+
+def configuration(config: dict[str, int]) -> KeyValueTableConfiguration:
+    only(config, "partitions")
+    return KeyValueTableConfiguration(config["partitions"])
+
+
 def text(argument: Any) -> Any:
     """A name or family, or ``None``."""
-    return argument["rep_text"] * argument["n"] if isinstance(argument, dict) else argument
+    if isinstance(argument, dict):
+        only(argument, "rep_text", "n")
+        return argument["rep_text"] * argument["n"]
+    return argument
 
 
 def data(argument: Any) -> Any:
@@ -423,7 +459,9 @@ def data(argument: Any) -> Any:
             "rep": lambda: bytes.fromhex(argument["rep"]) * argument["n"],
             "concat": lambda: b"".join(map(data, argument["concat"])),
         }
-        return forms[next(iter(argument))]()
+        form = next(name for name in argument if name in forms)
+        only(argument, form, *(["n"] if form == "rep" else []))
+        return forms[form]()
     return argument
 
 
