@@ -65,7 +65,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
     if all(_takes_none(entry) or type(entry) is slice or _is_integer(entry) for entry in entries):
         ranges = list(_ranges(entries, shape))
         laid = tuple(map(len, ranges))
-        return Selection(found, laid, _blocks(ranges, shape, chunks))
+        return Selection(found, laid, _blocks(ranges, shape, chunks) if prod(laid) else iter(()))
     return Selection(found, (prod(found),), _groups(entries, shape, chunks) if prod(found) else iter(()))
 
 

@@ -131,6 +131,17 @@ def test_a_long_dimension_costs_what_is_selected(index: Any, value: Any) -> None
     assert 1 <= tensor.touched() <= 3
 
 
+@pytest.mark.parametrize(
+    "index", [slice(0, 0), (slice(0, 0), slice(None)), (slice(None), slice(5, 5)), (3, slice(0, 0))]
+)
+def test_an_empty_selection_costs_nothing_however_long_the_other_dimensions_are(index: Any) -> None:
+    shape = (2**31, 2**31)
+    tensor = VolatileObjectSpace().create_tensor("t", shape, "int64")
+    assert tensor[index].shape == np.broadcast_to(np.False_, shape)[index].shape
+    tensor[index] = 1
+    assert not tensor[0, :10].any()
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint64"])
 def test_indexes_may_be_integers_of_any_size(dtype: str) -> None:
     tensor, array = filled((1000, 3), (7, 2))
