@@ -81,10 +81,11 @@ def grouped(changes: list[Any]) -> list[Any]:
     return sorted(found, key=repr)
 
 
-def run_executor(case: dict[str, Any]) -> None:
+def run_executor(case: dict[str, Any]) -> int:
     spec = case["spec"]
     elides = not spec.get("must_output_per_barrier", False)
     running = Running(lambda: MAKERS[case["executor"]](spec), elides=elides)
+    done = 0
     for step in case["steps"]:
         only(step, "chunk", "barrier", "watermark", "recover", "expect")
         expected = [(op, tuple(row)) for op, row in step.get("expect", [])]
@@ -93,6 +94,8 @@ def run_executor(case: dict[str, Any]) -> None:
             assert found == expected, step
         else:
             assert grouped(found) == grouped(expected), step
+        done += 1
+    return done
 
 
 def do_step(running: Running, step: dict[str, Any]) -> list[Any]:
@@ -109,20 +112,23 @@ def do_step(running: Running, step: dict[str, Any]) -> list[Any]:
     return []
 
 
-def run_agg_state(case: dict[str, Any]) -> None:
+def run_agg_state(case: dict[str, Any]) -> int:
     spec = case["spec"]
     only(spec, "types", "stream_key", "call", "cache_capacity")
     capacity = spec.get("cache_capacity", 10)
     running = Running(lambda: SimpleAgg(input_schema(spec), [call_of(spec["call"])], extreme_cache=capacity))
+    done = 0
     for step in case["steps"]:
         only(step, "chunk", "recover", "expect")
         if step.get("recover"):
             running.recover()
         running.run(rows_of(step.get("chunk", [])))
         assert running.rows() == [(step["expect"],)], step
+        done += 1
+    return done
 
 
-def run_distinct_dedup(case: dict[str, Any]) -> None:
+def run_distinct_dedup(case: dict[str, Any]) -> int:
     spec = case["spec"]
     only(spec, "types", "calls", "group")
     places = sorted({call["args"][0] for call in spec["calls"]})
@@ -141,6 +147,7 @@ def run_distinct_dedup(case: dict[str, Any]) -> None:
     )
     serial = Serial()
     shown: list[Counter[Any]] = [Counter() for _ in calls]
+    done = 0
     for step in case["steps"]:
         only(step, "chunk", "visibility_in", "expect_visibility", "check_counts")
         if "chunk" in step:
@@ -151,6 +158,8 @@ def run_distinct_dedup(case: dict[str, Any]) -> None:
             table = running.space.get_sorted_dictionary(f"op/SimpleAggDedupForCol{places[0]}")
             kept = [text for text in table.values() if text.startswith(f"[0,{value},")]
             assert kept == ([] if counts is None else [f"[0,{value},{','.join(map(str, counts))}]"])
+        done += 1
+    return done
 
 
 def numbered(spec: dict[str, Any]) -> TableSchema:
@@ -205,10 +214,10 @@ def listed(running: Running, calls: list[Any], group: list[int]) -> list[Counter
     return [+counter for counter in seen]
 
 
-def run(case: dict[str, Any]) -> None:
-    """Run a case of any of these kinds."""
+def run(case: dict[str, Any]) -> int:
+    """Run a case of any of these kinds, each step of which is compared with what it expects; return how many."""
     check_fields(case)
-    RUNNERS[case["kind"]](case)
+    return RUNNERS[case["kind"]](case)
 
 
 RUNNERS = {"executor": run_executor, "agg_state": run_agg_state, "distinct_dedup": run_distinct_dedup}

@@ -23,7 +23,7 @@ MINE = [case for case in [*CASES, *OWN] if case["kind"] in RUNNERS and case.get(
 
 @pytest.mark.parametrize("case", MINE, ids=lambda case: case["id"])
 def test_case(case: dict[str, Any]) -> None:
-    run(case)
+    assert run(case) == len(case["steps"])
 
 
 def test_every_case_runs_here_or_has_a_reason() -> None:

@@ -111,4 +111,4 @@ def test_a_column_that_is_not_the_stream_key_of_a_filter() -> None:
         {"barrier": 1, "expect": []},
         {"side": "left", "chunk": [["+", [1, 6, 1]], ["+", [1, 7, 2]]], "expect": [["+", [1, 6, 1]], ["+", [1, 7, 2]]]},
     ]
-    run({"kind": "executor", "executor": "dynamic_filter", "spec": spec, "steps": steps})
+    assert run({"kind": "executor", "executor": "dynamic_filter", "spec": spec, "steps": steps}) == 3
