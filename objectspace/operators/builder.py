@@ -511,7 +511,8 @@ class Stream(ShownAtPrompt):
         is_promised: bool | None = None,
     ) -> Stream:
         """Return the output of one more operator."""
-        operator, rules = made_by_rules(make)
+        new = made_by_rules(make)
+        operator = new.made
         node = Node(
             label,
             structure,
@@ -525,7 +526,8 @@ class Stream(ShownAtPrompt):
             name,
             takes_order=takes_order,
             is_promised=self.node.is_promised if is_promised is None else is_promised,
-            rules=rules,
+            rules=new.rules,
+            calls=new.calls,
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 

@@ -5,6 +5,9 @@ they read is described under ``reads``, in words, for messages only; earlier ver
 several ways once for each of them. ``own`` is true for an operator that a user has written, and missing for the others.
 A pipeline that is an operator itself has a dictionary of its own, below its name.
 
+``python`` is the version of Python that has stored it, and ``calls``, if it calls functions in expressions, a digest of
+the types of what they return. Both are missing in what earlier versions have stored.
+
 If a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
 gave at first, with the same numbers. It is missing in what earlier versions have stored. They used the epoch to number
 the rows that a user's object returned; and if an operator took the rows of a source in order, they gave the rows of
@@ -13,6 +16,7 @@ that source as they come to everything else that read it, too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +81,11 @@ class Difference:
             elif not changed.isdisjoint(node.origins()):
                 behind.append(name)
             else:
-                lines.append(_told(name, record, _inputs_that_differ(record, node) + _rules_that_changed(node)))
+                lines.append(_told(name, record, _reason(record, node)))
         lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
         if behind:
             lines.append(f"and with them what reads from them: {', '.join(map(repr, behind))}")
+        lines += _other_pythons(stored[name] for name in self.gone)
         return "; ".join(lines)
 
 
@@ -100,9 +105,33 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
     )
 
 
-def _rules_that_changed(node: Node) -> str:
-    """Describe what earlier versions computed differently; empty if nothing."""
-    found = node.rules_of_all()
+def _reason(record: Mapping[str, Any], node: Node) -> str:
+    """Describe why the state of an operator does not fit, though the operator does what it did."""
+    if record["fingerprint"] == node.fingerprint:
+        return "calls a function whose results have another type now: what call() says of it"
+    return _inputs_that_differ(record, node) + _rules_that_changed(record, node)
+
+
+def _other_pythons(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say with which other versions of Python some operators were stored, if there are any."""
+    calling = (one for one in records if any("#" in text for text in (one["does"], *one.get("reads", []))))
+    found = sorted({one["python"] for one in calling if "python" in one} - {_python()})
+    if not found:
+        return []
+    return [
+        f"Python {', '.join(found)} stored them, and this is {_python()}: functions are known by their compiled code,"
+        " so another version of Python may count as a change"
+    ]
+
+
+def _python() -> str:
+    """Return what decides how functions are compiled: the version of Python, and its option ``-O``."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}{' -O' * sys.flags.optimize}"
+
+
+def _rules_that_changed(record: Mapping[str, Any], node: Node) -> str:
+    """Describe what the versions computed differently that did not note which Python it was; empty if nothing."""
+    found = [] if "python" in record else node.rules_of_all()
     return f"; or an earlier version stored it, whose rules differed from these: {'; '.join(found)}" if found else ""
 
 
@@ -130,12 +159,17 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
     """
     stored = _stored(space, under)
     new = tuple(
-        node
-        for node in plan.stateful
-        if plan.names[node] not in stored or stored[plan.names[node]]["fingerprint"] != node.fingerprint
+        node for node in plan.stateful if plan.names[node] not in stored or not _fits(stored[plan.names[node]], node)
     )
     fitting = {plan.names[node] for node in plan.stateful} - {plan.names[node] for node in new}
     return Difference(new, tuple(name for name in stored if name not in fitting))
+
+
+def _fits(record: Mapping[str, Any], node: Node) -> bool:
+    """Return whether what is stored of an operator is the state of a node."""
+    # Whether there are calls is part of the fingerprint: without a digest, an earlier version has stored it.
+    is_typed = "calls" not in record or record["calls"] == node.types_of_calls
+    return bool(record["fingerprint"] == node.fingerprint and is_typed)
 
 
 def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:
@@ -262,9 +296,15 @@ def _key_value_tables(space: ObjectSpace) -> Container[str]:
 def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "", **more: bool) -> None:
     """Note what some operators do, and perhaps more about them. Dirties: an item for each."""
     for node in nodes:
-        told = {**more, "own": True} if node.is_own else more
+        told = {**_beside_fingerprint(node), **more, **({"own": True} if node.is_own else {})}
         record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads(), **told}
         space.get_or_create_dictionary(f"{under}{OPERATORS}")[plan.names[node]] = record
+
+
+def _beside_fingerprint(node: Node) -> dict[str, str]:
+    """Return what is noted of an operator because its fingerprint does not say it."""
+    calls = {"calls": node.types_of_calls} if node.types_of_calls else {}
+    return {"python": _python(), **calls}
 
 
 def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_in_step: bool) -> set[Node]:

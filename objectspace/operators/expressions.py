@@ -25,6 +25,7 @@ from objectspace.operators.row_functions import (
     kind_of,
     literal,
 )
+from objectspace.operators.rules import note_call
 from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
@@ -346,6 +347,7 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     text = f"{describe(function)}({', '.join(map(str, inputs))})"
 
     def _bind(schema: TableSchema) -> Bound:
+        note_call(text, wanted)
         if not inputs:
             value = guarded(function, named_reader(schema))
         else:

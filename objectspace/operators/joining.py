@@ -134,7 +134,8 @@ class _Made:
         pairs = sorted(self.pairs, key=lambda pair: not cleans or pair != watermark)
         keys = [name for name, _ in pairs], [name for _, name in pairs]
         label, make = self._maker(keys, cleans)
-        operator, rules = made_by_rules(make)
+        new = made_by_rules(make)
+        operator = new.made
         structure = f"{self.kind} on {', '.join(f'{one} = {two}' for one, two in pairs)}{self._described()}"
         appends = self.kind == "inner" and left.node.append_only and right.node.append_only
         if extras.as_of is not None:
@@ -150,7 +151,8 @@ class _Made:
             operator.state(),
             appends,
             is_promised=self._is_promised(),
-            rules=rules,
+            rules=new.rules,
+            calls=new.calls,
         )
         return left.pipeline.stream_of(
             node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]

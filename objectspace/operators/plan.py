@@ -44,6 +44,7 @@ class Node:
         is_promised: whether promises come for the watermark column of its schema; having such a column does not imply
             it.
         rules: the rules by which it computes that were different in earlier versions.
+        calls: its calls of functions, with the types of what they return.
     """
 
     label: str
@@ -63,6 +64,7 @@ class Node:
     is_numbered: bool = False
     is_promised: bool = False
     rules: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
     @property
     def promised(self) -> str | None:
@@ -114,6 +116,15 @@ class Node:
     def rules_of_all(self) -> list[str]:
         """Return the rules, different in earlier versions, by which it and all that it reads from compute."""
         return sorted({rule for one in _ordered([self]) for rule in one.rules})
+
+    @cached_property
+    def types_of_calls(self) -> str | None:
+        """A digest of the types of what the functions return that it and all that it reads from call, if there are any.
+
+        The text of a call that stands in another expression does not say its type, and neither does the fingerprint.
+        """
+        found = sorted({call for one in _ordered([self]) for call in one.calls})
+        return _digest(repr(found)) if found else None
 
     @property
     def _is_looked_through(self) -> bool:

@@ -1,7 +1,10 @@
-"""The rules by which an operator computes that were different in earlier versions, whose state followed the old ones.
+"""What the parts of an operator note about it while it is made, because the texts that it is known by do not say it.
 
-While an operator is made, its parts note such rules here. The rules are part of its fingerprint, so the state of an
+The rules by which it computes that were different in earlier versions are part of its fingerprint, so the state of an
 earlier version is refused by name if it would be wrong, and used if nothing has changed.
+
+The types of what its calls of functions return are compared beside the fingerprint, if they were stored: earlier
+versions neither stored nor compared them.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 FLOAT32 = "a float32 is the nearest number of 32 bits"
 BRANCHES = "a decimal beside a double in coalesce or when is one too"
@@ -18,20 +22,41 @@ PROMISES = "a full join keeps its watermark on the column of on= that is in the 
 
 _MadeT = TypeVar("_MadeT")
 
-_NOTED: ContextVar[set[str] | None] = ContextVar("rules", default=None)
+
+@dataclass
+class Noted:
+    """What was noted.
+
+    Args:
+        rules: the rules that were different in earlier versions.
+        calls: the calls of functions, with the types of what they return.
+    """
+
+    rules: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+
+
+_NOTED: ContextVar[Noted | None] = ContextVar("noted", default=None)
 
 
 def note(rule: str) -> None:
     """Note that what is being made computes by a rule."""
     found = _NOTED.get()
     if found is not None:
-        found.add(rule)
+        found.rules.add(rule)
+
+
+def note_call(call: str, kind: object) -> None:
+    """Note the type of what a call of a function returns."""
+    found = _NOTED.get()
+    if found is not None:
+        found.calls.add(f"{call} as {kind}")
 
 
 @contextmanager
-def noted() -> Iterator[set[str]]:
-    """Collect the rules that are noted in the block."""
-    found: set[str] = set()
+def noted() -> Iterator[Noted]:
+    """Collect what is noted in the block."""
+    found = Noted()
     token = _NOTED.set(found)
     try:
         yield found
@@ -39,8 +64,23 @@ def noted() -> Iterator[set[str]]:
         _NOTED.reset(token)
 
 
-def made_by_rules(make: Callable[[], _MadeT]) -> tuple[_MadeT, tuple[str, ...]]:
-    """Return what a function makes, and the rules that it computes by."""
+@dataclass(frozen=True)
+class Made(Generic[_MadeT]):
+    """Something that was made, and what was noted about it, in order.
+
+    Args:
+        made: what was made.
+        rules: the rules that were different in earlier versions.
+        calls: the calls of functions, with the types of what they return.
+    """
+
+    made: _MadeT
+    rules: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+def made_by_rules(make: Callable[[], _MadeT]) -> Made[_MadeT]:
+    """Return what a function makes, with what is noted about it."""
     with noted() as found:
         made = make()
-    return made, tuple(sorted(found))
+    return Made(made, tuple(sorted(found.rules)), tuple(sorted(found.calls)))

@@ -7,8 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace.operators import Pipeline, PipelineChangedError, Stream, builder, coalesce, col, count, joining, sum_
-from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES
+from objectspace import PersistedObjectSpace
+from objectspace.operators import (
+    Pipeline,
+    PipelineChangedError,
+    Stream,
+    builder,
+    call,
+    catalogue,
+    coalesce,
+    col,
+    count,
+    joining,
+    sum_,
+)
+from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES, Made
 
 ROWS = {"id": "int64", "f": "float32", "d": "decimal(10,2)?", "i": "int64"}
 Build = Callable[[Stream], Stream]
@@ -24,7 +37,8 @@ def stored_by_an_earlier_version(build: Build) -> CheckpointStore:
     store = CheckpointStore(":memory:")
     with pytest.MonkeyPatch.context() as patch:
         for module in (builder, joining):
-            patch.setattr(module, "made_by_rules", lambda make: (make(), ()))
+            patch.setattr(module, "made_by_rules", lambda make: Made(make()))
+        patch.setattr(catalogue, "_beside_fingerprint", lambda node: {})
         counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
     return store
 
@@ -75,3 +89,47 @@ def test_state_that_is_right_goes_on(build: Build) -> None:
     run = counted(build).run_local([], stored_by_an_earlier_version(build))
     run.step({"rows": [("-", (1, 0.5, None, 2))]})
     assert run.rows("counted") == [(0,)]
+
+
+def doubled(kind: str) -> Build:
+    """Rows of which a number is shown as text, which its type decides and the text of its expression does not say."""
+    shown = call(lambda i: 2 * i, kind, "i", nullable=False).cast("string")
+    return lambda rows: rows.select("id", shown=shown).group_by("shown").agg(m=count())
+
+
+def test_a_nested_call_whose_results_have_another_type_is_refused() -> None:
+    store = CheckpointStore(":memory:")
+    counted(doubled("int64")).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
+    counted(doubled("int64")).run_local([], store)
+    with pytest.raises(PipelineChangedError, match="calls a function whose results have another type now"):
+        counted(doubled("float64")).run_local([], store)
+    run = counted(doubled("float64")).run_local([{"rows": [(1, 0.5, None, 2)]}], store, drop_changed=True)
+    assert run.rows("counted") == [(1,)]
+
+
+def test_a_version_that_stored_no_types_of_calls_is_believed() -> None:
+    store = stored_by_an_earlier_version(doubled("int64"))
+    counted(doubled("float64")).run_local([], store)
+    assert "calls" not in dict(PersistedObjectSpace(store).get_dictionary("$operators"))["counted"]
+
+
+def test_state_of_another_python_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = CheckpointStore(":memory:")
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue, "_python", lambda: "3.9")
+        counted(lambda rows: rows.filter(lambda row: row.f > 0.1)).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
+    with pytest.raises(PipelineChangedError, match=r"Python 3\.9 stored them, and this is 3\.\d") as refused:
+        counted(lambda rows: rows.filter(lambda row: row.f > 0.2)).run_local([], store)
+    assert "whose rules differed" not in str(refused.value)
+
+
+def test_another_python_is_not_the_reason_where_no_function_is_known_by_its_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = CheckpointStore(":memory:")
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue, "_python", lambda: "3.9")
+        counted(lambda rows: rows.filter(col("i") > 1)).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
+    with pytest.raises(PipelineChangedError, match="now has other inputs") as refused:
+        counted(lambda rows: rows.filter(col("i") > 2)).run_local([], store)
+    assert "Python" not in str(refused.value)
