@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -360,7 +360,9 @@ class TableSchema:
         """
         given = {column.id for column in self.columns} - {0}
         free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
-        kept = [column.id or free.pop(column.name, 0) if _is_itself(column) else 0 for column in self.columns]
+        # A column that is renamed goes before a new one that was given its former name.
+        first = [_id_by_names(column, free) if _is_moved(column, free) else column.id for column in self.columns]
+        kept = [own or free.pop(one.name, 0) if _is_itself(one) else own for own, one in zip(first, self.columns)]
         found = [own or _id_by_names(column, free) for own, column in zip(kept, self.columns)]
         fresh = count(max([stored.last_id, *given, *self.dropped_ids]) + 1)
         return self._settled([own or next(fresh) for own in found], stored.last_id)
@@ -567,6 +569,11 @@ def _ids_of(columns: tuple[Column, ...]) -> tuple[int, ...]:
 def _is_itself(column: Column) -> bool:
     """Return whether a column is looked for only under its own name."""
     return bool(column.id) or not column.former_names
+
+
+def _is_moved(column: Column, stored: Container[str]) -> bool:
+    """Return whether a table does not have a column by its own name, and is to rename another one if it has it."""
+    return not _is_itself(column) and column.name not in stored
 
 
 def _id_by_names(column: Column, free: dict[str, int]) -> int:

@@ -162,6 +162,10 @@ CHANGES: list[tuple[Any, list[Any]]] = [
         lambda schema: schema.renamed("w", "v").with_column(Column("z", "bool", **NULLABLE)),
         [(1, None, None), (2, 222, None)],
     ),
+    (
+        lambda schema: schema.renamed("w", "x").with_column(Column("w", "int32", **NULLABLE)),
+        [(1, None, None), (2, 222, None)],
+    ),
     (lambda schema: TableSchema(schema.widened("w", "int64").columns, ["k"]), [(1, None), (2, 222)]),
     (lambda schema: loads(dumps(schema.renamed("w", "x"))), [(1, None), (2, 222)]),
 ]
