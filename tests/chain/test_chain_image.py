@@ -138,7 +138,7 @@ def test_a_cache_that_lost_its_end_is_not_taken_for_the_image(chain: Chain, publ
 def test_images_collections_and_caches_of_any_age_go_together(
     publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, carry_after: int, quiet: float
 ) -> None:
-    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", carry_after)
+    monkeypatch.setattr("checkpoint.chain.lineages.CARRY_AFTER", carry_after)
     rng, chain = random.Random(seed), Chain.open_or_create(location_at(f"memory://{uuid4().hex}"), 1)
     states: list[dict[Any, Any]] = [{}]
     made: list[AcceptedRun] = []
@@ -194,7 +194,7 @@ def test_a_shard_that_changes_no_more_keeps_no_manifest(
     publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_after, epochs = 16, 40
-    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", carry_after)
+    monkeypatch.setattr("checkpoint.chain.lineages.CARRY_AFTER", carry_after)
     chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
     for number in range(epochs):
         publish(chain, {"a": number}, {"b": number} if number < 3 else {}, full_after=16)

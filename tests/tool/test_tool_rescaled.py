@@ -106,7 +106,7 @@ def test_a_diff_beyond_an_image_of_the_epoch_of_a_rescale(tool: Tool, tmp_path: 
 
 
 def test_a_division_that_epochs_go_on_naming_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", 1)
+    monkeypatch.setattr("checkpoint.chain.lineages.CARRY_AFTER", 1)
     chain = Chain.open(location_at(shutil.copytree(chain_3.PATH, tmp_path / "space")))
     for batch in range(2, 6):
         plan = chain.begin(SourcePosition("golden", batch), [chain_3.OPERATOR])
