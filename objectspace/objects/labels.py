@@ -27,6 +27,9 @@ _OPEN = 0.9375
 _PACKED = 2.0**4
 """How many of the finest steps lie at least between two new labels."""
 
+_ROOMY = 2.0**10
+"""How many of the finest steps lie at least between two labels of many that come at once: some room is left there."""
+
 _SPARE = 16
 """How many halvings do not count: what gives hardly more room than that would be used up again at once."""
 
@@ -69,7 +72,11 @@ def spread(before: Iterable[Label], after: Iterable[Label]) -> tuple[int, int, l
     >>> spread([0], [1e-16, 0.5])
     (1, 0, [-0.9375])
     """
-    left, right = _Side(before), _Side(after)
+    return _spread(_Side(before), _Side(after))
+
+
+def _spread(left: _Side, right: _Side) -> tuple[int, int, list[Label]]:
+    """Return new labels around a gap that is used up, with room between them."""
     widths, width, best = [0], 1, (math.inf, 0, 0)
     while not (left.ends_within(width // 2) and right.ends_within(width // 2)) and width < best[0] * _HALVINGS:
         for first, second in [*((width, other) for other in [*widths, width]), *((other, width) for other in widths)]:
@@ -78,6 +85,49 @@ def spread(before: Iterable[Label], after: Iterable[Label]) -> tuple[int, int, l
         width *= 2
     _, first, second = best
     return first, second, _packed(left.beyond(first), right.beyond(second), first, second)
+
+
+def spread_all(before: Iterable[Label], after: Iterable[Label], count: int) -> tuple[int, int, list[Label]]:
+    """Return labels for many elements that come into one gap, and new ones for their neighbours if it is too small.
+
+    Args:
+        before: the labels before the gap, the nearest one first; no more of them are read than are needed.
+        after: the labels after it, the nearest one first.
+        count: how many elements come.
+
+    Returns:
+        (left, right, new): ``left`` labels before the gap, the ones that come, and ``right`` after it become ``new``.
+
+    Time: O(count + neighbours).
+
+    >>> spread_all([3], [4], 3), spread_all([3], [12], 3), spread_all([], [0], 3)
+    ((0, 0, [3.25, 3.5, 3.75]), (0, 0, [5, 7, 9]), (0, 0, [-3, -2, -1]))
+    >>> spread_all([0, -1, -2], [1e-16, 2], 3)
+    (0, 1, [0.46875, 0.9375, 1.40625, 1.875])
+    """
+    left, right = _Side(before), _Side(after)
+    if _room(low := left.beyond(0), high := right.beyond(0)) >= (count + 1) * _PACKED:
+        return 0, 0, _even(*_ends(low, high, count), count)
+    first, second, new = _spread(left, right)
+    ends = new[first - 1] if first else low, new[first] if second else high
+    if _room(*ends) >= (count + 1) * _PACKED:
+        return first, second, [*new[:first], *_even(*_ends(*ends, count), count), *new[first:]]
+    return _spread_evenly(left, right, count)
+
+
+def _spread_evenly(left: _Side, right: _Side, count: int) -> tuple[int, int, list[Label]]:
+    """Return labels for more elements than a gap has room for, whatever is done, and for their neighbours."""
+    first, second = left.within(1), right.within(1)
+    while _room(low := left.beyond(first), high := right.beyond(second)) < (first + count + second + 1) * _ROOMY:
+        first, second = left.within(first * 2), right.within(second * 2)
+    return first, second, _even(*_ends(low, high, first + count + second), first + count + second)
+
+
+def _room(low: Label | None, high: Label | None) -> float:
+    """Return how many of the finest steps lie between two labels; at an end of the sequence there is always room."""
+    if low is None or high is None:
+        return math.inf
+    return (high - low) / (max(abs(low), abs(high), 1.0) * _FINEST)
 
 
 class _Side:
@@ -117,6 +167,15 @@ def _packed(low: Label | None, high: Label | None, first: int, second: int) -> l
     step = (high - low) * (1 - _OPEN) / (first + second)
     new = [low + step * place for place in range(1, first + 1)]
     return [_whole(label) for label in [*new, *(high - step * place for place in range(second, 0, -1))]]
+
+
+def _even(low: Label, high: Label, count: int) -> list[Label]:
+    """Return labels between two others, all of them equally far apart: whole numbers if there are enough."""
+    step, first = (high - low) / (count + 1), math.floor(low)
+    apart = math.floor(step) or 1
+    if first + apart * count < high:
+        return list(range(first + apart, first + apart * count + 1, apart))
+    return [_whole(low + step * place) for place in range(1, count + 1)]
 
 
 def _ends(low: Label | None, high: Label | None, count: int) -> tuple[Label, Label]:

@@ -325,9 +325,10 @@ class List(list[T], PersistedObject):
             list.extend(target, values[shared:])
             sequence.append(len(values) - shared)  # Last: elements without labels are found, but no labels alone.
             return
-        for place, new in enumerate(values[shared:], start + shared):
-            sequence.insert(place, target)
-            list.insert(target, place, new)
+        if rest := values[shared:]:
+            place = start + shared
+            sequence.insert_all(place, len(rest), target)
+            list.__setitem__(target, slice(place, place), rest)
             sequence.ended()
 
     def _rows(self) -> list[ItemRow]:

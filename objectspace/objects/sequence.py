@@ -12,7 +12,7 @@ from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
-from objectspace.objects.labels import Label, between, spread
+from objectspace.objects.labels import Label, between, spread, spread_all
 
 
 class Sequenced:
@@ -86,6 +86,28 @@ class Sequenced:
             label = self._between(place)
         assert label is not None
         self._insert(place, label)
+
+    def insert_all(self, place: int, count: int, values: Sequence[Any]) -> None:
+        """Note that so many elements are being inserted at ``place`` into ``values``; then call :meth:`ended`.
+
+        Time: O(count + n), whereas one by one each moves all labels after it.
+        """
+        if count == 1:
+            self.insert(place, values)
+            return
+        self.is_torn = True
+        read = self.labels.__getitem__
+        before, after = map(read, range(place - 1, -1, -1)), map(read, range(place, len(self.labels)))
+        first, second, new = spread_all(before, after, count)
+        if first or second:
+            self._rename(place - first, [*new[:first], *new[first + count :]], values)
+        come, labels = new[first : first + count], self.labels
+        if isinstance(labels, range) and not place and (come[0], come[-1]) == (labels.start - count, labels.start - 1):
+            self.labels = range(labels.start - count, labels.stop)
+        else:
+            self._listed()[place:place] = come
+        for label in come:
+            self.edits[label] = self.gone.pop(label, ABSENT)
 
     def remove(self, place: int, old: Any) -> None:
         """Note that the element at ``place``, whose value was ``old``, is being removed; then call :meth:`ended`."""
@@ -241,10 +263,13 @@ class Sequenced:
 
     def _relabel(self, place: int, values: Sequence[Any]) -> None:
         """Make room at ``place`` by giving the elements around it new labels."""
-        labels = self._listed()
-        read = labels.__getitem__
-        before, after, new = spread(map(read, range(place - 1, -1, -1)), map(read, range(place, len(labels))))
-        start, stop = place - before, place + after
+        read = self._listed().__getitem__
+        before, _, new = spread(map(read, range(place - 1, -1, -1)), map(read, range(place, len(self.labels))))
+        self._rename(place - before, new, values)
+
+    def _rename(self, start: int, new: list[Label], values: Sequence[Any]) -> None:
+        """Give the elements from ``start`` on new labels."""
+        labels, stop = self._listed(), start + len(new)
         moved = list(zip(range(start, stop), labels[start:stop], strict=True))
         origins: list[Label | None] = []
         for position, label in moved:

@@ -13,6 +13,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
+from objectspace.objects.sequence import Sequenced
 
 Change = Callable[[Any], None]
 NAN = float("nan")
@@ -306,6 +307,38 @@ def test_insertions_cost_few_rows_wherever_they_come(
     slots += len(written(space)) - 1
     assert slots < rows * 600
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
+
+
+@pytest.mark.parametrize("count", [2, 10, 100])
+@pytest.mark.parametrize(("place", "rows"), PLACES.values(), ids=PLACES)
+def test_many_insertions_at_once_cost_few_rows_wherever_they_come(
+    space: PersistedObjectSpace, place: Callable[[int, int], int], rows: float, count: int
+) -> None:
+    target = space.create_list("l")
+    target.extend(range(1000))
+    space.checkpoint()
+    slots, times = 0, 600 // count + 20
+    for number in range(times):
+        at = place(number * count, len(target))
+        target[at:at] = range(count)
+        slots += len(written(space)) - 1  # Without the length.
+    space._check()
+    assert slots <= rows * times * count
+    assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
+
+
+def test_many_insertions_at_once_move_what_follows_once(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, model = space.create_list("l"), list(range(1000))
+    target.extend(model)
+    space.checkpoint()
+    monkeypatch.setattr(Sequenced, "insert", lambda *where: pytest.fail("one by one"))
+    for start, stop, count in [(500, 500, 300), (500, 510, 100_000), (0, 0, 50), (700, 700, 5000), (0, 2, 7)]:
+        target[start:stop] = model[start:stop] = range(count)
+    space._check()
+    assert len(written(space)) <= 300 + 100_000 + 50 + 5000 + 7 + 40
+    assert target == model == list(PersistedObjectSpace(space.store).get("l"))
 
 
 @pytest.mark.parametrize("is_before", [lambda number: True, lambda number: number % 2, lambda number: number % 3])
