@@ -115,6 +115,10 @@ class FamilyView(MutableMapping[K, V]):
         """Return the number of keys. Time: O(keys of the family)."""
         return self._table.count(family_of(self._family))
 
+    def __bool__(self) -> bool:
+        """Return whether there are keys. Time: O(log n)."""
+        return any(page.items for page in self._table.key_iterator(family_of(self._family), 1))
+
     def setdefault(self, key: K, default: V | None = None) -> V:
         """Return the value of a key, setting it to the default if there is none.
 

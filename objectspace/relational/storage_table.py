@@ -203,6 +203,7 @@ class StorageTable:
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
             SchemaMismatchError: the table was dropped in between and made again with another schema.
+            SchemaError: at ``to_epoch`` it had no column of the name of one of this storage table.
             UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before ``from_epoch`` was merged or
                 pruned; the state before epoch 1 is known if epochs are the numbers of their checkpoints.
 
@@ -217,6 +218,7 @@ class StorageTable:
         if first == last:
             return iter(())
         after = _View(self._store, self._store.reader(last), self.name)
+        self._require_columns(after.record.schema, to_epoch)
         before = None if not first else _earlier(self._store, first, former_name or self.name, after)
         return self._net(before, after)
 
@@ -248,6 +250,15 @@ class StorageTable:
     def _decoded(self, view: _View, texts: list[str]) -> list[Row]:
         places = [view.record.schema.place_of(name) for name in self.columns]
         return [tuple([row[place] for place in places]) for row in view.codec.decode_all(texts)]
+
+    def _require_columns(self, schema: TableSchema, epoch: int) -> None:
+        for name in self.columns:
+            if name not in schema.names:
+                raise SchemaError(
+                    f"table {self.name!r} had no column {name!r} at epoch {epoch}, but {', '.join(schema.names)}: read"
+                    f" the changes up to it with the columns that it had, StorageTable(store, {self.name!r},"
+                    f" epoch={epoch}), or only some with columns="
+                )
 
     def _number_before(self, epoch: int) -> int:
         try:

@@ -224,6 +224,16 @@ def test_a_family_may_change_while_its_views_are_iterated_over(table: Table) -> 
         hash(view)
 
 
+def test_whether_a_family_has_keys_is_told_without_counting_them(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = table.family("f")
+    monkeypatch.setattr(table, "count", lambda family: pytest.fail("counted"))
+    assert not view
+    view.update([(b"%d" % place, b"") for place in range(3)])
+    assert view
+    view.clear()
+    assert not view
+
+
 def test_a_comparison_holds_while_the_family_changes(table: Table) -> None:
     view = table.family("f")
     view.update([(b"a", b"1"), (b"b", b"2")])

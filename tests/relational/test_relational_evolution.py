@@ -295,6 +295,20 @@ def test_changes_are_refused_where_epochs_below_1_were_pruned(first: int) -> Non
         StorageTable(space.store, "t").changes(first, 3)
 
 
+def test_changes_up_to_an_epoch_without_a_column_are_refused_with_what_to_do() -> None:
+    space: PersistedObjectSpace = new_space()
+    for epoch in (1, 2):
+        StateTable(space, "t", PLAIN).insert_row((epoch, 5))
+        space.checkpoint(epoch=epoch)
+    StateTable(space, "t", PLAIN.with_column(Column("w", "int64", default=0)), evolve=True)
+    space.checkpoint(epoch=3)
+    with pytest.raises(SchemaError, match=r"'t' had no column 'w' at epoch 2, but k, v: .*epoch=2\), or .*columns="):
+        StorageTable(space.store, "t").changes(2, 2)
+    for one in (StorageTable(space.store, "t", epoch=2), StorageTable(space.store, "t", columns=["k", "v"])):
+        assert [change.new for change in one.changes(2, 2)] == [(2, 5)]
+    assert [change.new for change in StorageTable(space.store, "t").changes(2, 3)] == [(2, 5, 0)]
+
+
 def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
     space: PersistedObjectSpace = new_space()
     StateTable(space, "t", PLAIN).insert_row((1, 5))
