@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -18,15 +19,32 @@ SLOW = ("test_spark_connect.py", "test_spark_failures_cluster.py")
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """How Java runs plans that are used once: to optimise their code takes longer than to run it."""
 
+WARM = f"""\
+#!/bin/sh
+if [ "$1 $2" = "-m pyspark.daemon" ]; then shift 2; set -- -m tests.spark.warm_daemon "$@"; fi
+exec '{sys.executable}' "$@"
+"""
+"""What Spark runs as Python: a task, or a plan of a read, waits for no imports."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two threads, in which a failed task is tried again."""
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    """A session with two threads, in which a failed task is tried again; what runs Python has its imports at once."""
+    folder = tmp_path_factory.mktemp("spark")
     config = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": BRIEF}
-    session = quiet_session("tests", "local[2,4]", log, config)
+    with pytest.MonkeyPatch.context() as patch:
+        # Spark reads it when the session starts; the drivers of other processes have what they would have.
+        patch.setenv("PYSPARK_PYTHON", str(executable(folder / "python", WARM)))
+        session = quiet_session("tests", "local[2,4]", folder / "spark.log", config)
     yield session
     session.stop()
+
+
+def executable(path: Path, script: str) -> Path:
+    """Return a script as a file that can be run."""
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture
