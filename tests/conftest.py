@@ -65,6 +65,12 @@ def at_scale(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def apart(request: pytest.FixtureRequest) -> int:
+    """Tell how many times as far apart the faults of a test come as with ``--slow`` or ``--crash``."""
+    return 1 if request.config.getoption("slow") or request.config.getoption("crash") else 3
+
+
+@pytest.fixture
 def only_new_garbage() -> None:
     """Let the garbage collections of a test, which may be many, look at nothing that was there before it."""
     gc.collect()

@@ -71,7 +71,7 @@ STEP = 7
 
 
 def test_checkpoints_and_merges_survive_every_crash_point(
-    tmp_path: Path, inject: Inject, some_fault: dict[str, Any], at_scale: bool
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any], at_scale: bool, apart: int
 ) -> None:
     begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
@@ -87,12 +87,12 @@ def test_checkpoints_and_merges_survive_every_crash_point(
                 acknowledged = epoch
 
     points = 0
-    for _ in crash_points(inject, some_fault, work, step=1 if at_scale else STEP):
+    for _ in crash_points(inject, some_fault, work, step=1 if at_scale else STEP * apart):
         assert_goes_on(path, acknowledged, {acknowledged, acknowledged + 1})
         shutil.rmtree(path.parent)
         points += 1
     print(f"{points} crash points tried: {some_fault}")
-    assert points > 15
+    assert apart * points > 15
     assert acknowledged == DUE + 3
 
 
@@ -111,7 +111,7 @@ def test_creating_a_store_survives_every_crash_point(
 
 
 def test_the_upgrade_of_an_older_format_survives_every_crash_point(
-    tmp_path: Path, inject: Inject, some_fault: dict[str, Any]
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any], apart: int
 ) -> None:
     path = tmp_path / "state.db"
 
@@ -120,7 +120,7 @@ def test_the_upgrade_of_an_older_format_survives_every_crash_point(
         quick_store(path).close()
 
     points = 0
-    for _ in crash_points(inject, some_fault, work):
+    for _ in crash_points(inject, some_fault, work, apart):
         for read_only in (True, False):
             with PersistedObjectSpace.open(path, read_only=read_only) as space:
                 assert format_1.contents(space) == format_1.SECOND
@@ -133,10 +133,12 @@ def test_the_upgrade_of_an_older_format_survives_every_crash_point(
             file.unlink()
         points += 1
     print(f"{points} crash points tried: {some_fault}")
-    assert points > 10
+    assert apart * points > 10
 
 
-def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, some_fault: dict[str, Any]) -> None:
+def test_a_rollback_survives_every_crash_point(
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any], apart: int
+) -> None:
     begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
 
@@ -146,12 +148,12 @@ def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, s
             store.truncate_after(DUE - 1)
 
     points = 0
-    for _ in crash_points(inject, some_fault, work):
+    for _ in crash_points(inject, some_fault, work, apart):
         assert_goes_on(path, DUE, {DUE - 1, DUE})
         shutil.rmtree(path.parent)
         points += 1
     print(f"{points} crash points tried: {some_fault}")
-    assert points > 10
+    assert apart * points > 10
 
 
 @pytest.mark.parametrize("late", [False, True])

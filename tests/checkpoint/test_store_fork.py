@@ -140,7 +140,7 @@ def test_without_hard_links_a_rename_does(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_fork_survives_every_crash_point(
-    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any]
+    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any], apart: int
 ) -> None:
     target = tmp_path / "fork.db"
     with quick_store(tmp_path / "state.db", history=2) as store:
@@ -152,7 +152,7 @@ def test_a_fork_survives_every_crash_point(
         with CheckpointStore(tmp_path / "state.db", history=2) as store:
             store.fork(target, epoch=8)
 
-    for _ in crash_points(inject, some_fault, work):
+    for _ in crash_points(inject, some_fault, work, apart):
         if target.exists():
             assert_complete(target)
         points += 1
@@ -160,7 +160,7 @@ def test_a_fork_survives_every_crash_point(
         target.unlink(missing_ok=True)
     assert_complete(target)
     print(f"{points} crash points tried: {some_fault}")
-    assert points > 15
+    assert apart * points > 15
 
 
 def assert_complete(path: Path) -> None:

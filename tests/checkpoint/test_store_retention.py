@@ -229,7 +229,12 @@ STEP = 3
 
 @pytest.mark.parametrize("method", ["compact", "prune"])
 def test_retention_survives_every_crash_point(
-    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any], method: str, at_scale: bool
+    tmp_path: Path,
+    inject: Callable[[Fault | None], None],
+    some_fault: dict[str, Any],
+    method: str,
+    at_scale: bool,
+    apart: int,
 ) -> None:
     begin, path = tmp_path / "begin.db", tmp_path / "state.db"
     with quick_store(begin, history=100) as store:
@@ -245,7 +250,7 @@ def test_retention_survives_every_crash_point(
             store.compact() if method == "compact" else store.prune(keep=2)
             assert held.newest == 5
 
-    for _ in crash_points(inject, some_fault, work, step=1 if at_scale else STEP):
+    for _ in crash_points(inject, some_fault, work, step=1 if at_scale else STEP * apart):
         with quick_store(path, history=100) as store:
             assert image_of(store.reader()) == expected
             assert {5, 8} <= set(retained(store))
@@ -257,4 +262,4 @@ def test_retention_survives_every_crash_point(
             file.unlink()
         points += 1
     print(f"{points} crash points tried: {method} {some_fault}")
-    assert points > 20
+    assert apart * points > 20

@@ -65,9 +65,9 @@ def is_taken(space: PersistedObjectSpace) -> bool:
 
 @pytest.mark.parametrize("kind", EDITS)
 def test_an_edit_in_whose_midst_a_signal_handler_saves_or_goes_back_is_whole_or_refused(
-    kind: str, at_scale: bool
+    kind: str, at_scale: bool, apart: int
 ) -> None:
-    step, tried, refused = 1 if at_scale else STEP, 0, 0
+    step, tried, refused = 1 if at_scale else STEP * apart, 0, 0
     for before in ("saved", "dirty", "fresh", "unread", "paged"):
         for number, edit in enumerate(EDITS[kind], 1):
             calls, came = 7 * number % step, True
@@ -218,7 +218,7 @@ def test_values_of_a_slice_that_save_while_they_are_read_are_put_in(before: str)
 
 @pytest.mark.parametrize("kind", ["dictionary", "list", "sorted_set"])
 def test_a_checkpoint_while_slots_are_read_is_taken_or_refused_and_nothing_has_to_go_back(
-    kind: str, at_scale: bool
+    kind: str, at_scale: bool, apart: int
 ) -> None:
     store, calls, came, refused = prepared(kind, "saved").store, 0, True, 0
     while came:

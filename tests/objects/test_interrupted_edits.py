@@ -174,8 +174,10 @@ def prepared(kind: str, before: str) -> PersistedObjectSpace:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("before", ["saved", "dirty", "fresh", "unread", "paged"])
 @pytest.mark.parametrize("kind", EDITS)
-def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, before: str, at_scale: bool) -> None:
-    step, tried = 1 if at_scale else STEP, 0
+def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(
+    kind: str, before: str, at_scale: bool, apart: int
+) -> None:
+    step, tried = 1 if at_scale else STEP * apart, 0
     for number, edit in enumerate(EDITS[kind], 1):
         lines, came = 7 * number % step, True
         while came:
@@ -196,10 +198,10 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, b
 
 
 @pytest.mark.parametrize("kind", ["queue", "stack", "linked_list"])
-def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool) -> None:
+def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool, apart: int) -> None:
     refused = 0
     for edit in EDITS[kind][1:]:
-        for lines in count(step=1 if at_scale else 17):
+        for lines in count(step=1 if at_scale else 17 * apart):
             target = prepared(kind, "unread").get("t")
             came = interrupted(partial(edit, target), lines)
             refused += not is_done(target.copy)

@@ -43,7 +43,7 @@ def contents(space: PersistedObjectSpace) -> dict[str, Any]:
     return {name: space.get(name).copy() for name in space}  # type: ignore[attr-defined]
 
 
-def test_an_interrupted_checkpoint_loses_nothing_in_silence() -> None:
+def test_an_interrupted_checkpoint_loses_nothing_in_silence(apart: int) -> None:
     before, after = contents(PersistedObjectSpace(made().store)), contents(made())
     ends = set()
     lines = 0
@@ -66,7 +66,7 @@ def test_an_interrupted_checkpoint_loses_nothing_in_silence() -> None:
         space.store.verify()
         if not came:
             break
-        lines += STEP
+        lines += STEP * apart
     assert lines > 500
     assert ends == {"refused", "saved"}
 

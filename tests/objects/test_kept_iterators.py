@@ -225,10 +225,10 @@ DISTURBANCES: dict[str, list[Callable[[Any], object]]] = {
 @pytest.mark.parametrize("make", [iter, reversed])
 @pytest.mark.parametrize("kind", ["queue", "stack"])
 def test_an_iterator_of_a_queue_or_a_stack_misses_nothing_or_is_refused(
-    kind: str, make: Make, disturbance: str, unsaved: int, room: int, at_scale: bool
+    kind: str, make: Make, disturbance: str, unsaved: int, room: int, at_scale: bool, apart: int
 ) -> None:
     expected = list(make(partly_saved(kind, unsaved, room)))
-    for begun in range(1, len(expected), 1 if at_scale else 4):
+    for begun in range(1, len(expected), 1 if at_scale else 4 * apart):
         target = partly_saved(kind, unsaved, room)
         iterator = make(target)
         found = [next(iterator) for _ in range(begun)]

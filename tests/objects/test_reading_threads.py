@@ -128,10 +128,10 @@ def test_what_is_read_at_each_instruction_of_a_save_is_right(kind: str, read: st
 
 @pytest.mark.parametrize(("kind", "read", "step"), MOVING)
 def test_a_save_that_comes_at_an_instruction_of_what_reads_makes_it_wrong_nowhere(
-    kind: str, read: str, step: str, at_scale: bool
+    kind: str, read: str, step: str, at_scale: bool, apart: int
 ) -> None:
     expected = READS[read](edited(kind))
-    for number in count(step=1 if at_scale else 3):
+    for number in count(step=1 if at_scale else 3 * apart):
         target = edited(kind)
         has_come, found = done_at_step(
             target._home, number, at(target._home, step), lambda target=target: READS[read](target)
@@ -161,7 +161,7 @@ def test_a_queue_that_is_not_read_yet_is_read_after_clean_slots_were_dropped() -
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("kind", ["dictionary", "set", "sorted_dictionary"])
 def test_what_another_one_reads_or_drops_at_an_instruction_of_a_look_up_hides_nothing(
-    kind: str, drops: bool, at_scale: bool
+    kind: str, drops: bool, at_scale: bool, apart: int
 ) -> None:
     target = PersistedObjectSpace(edited(kind)._home.store).get("o")
 
@@ -170,7 +170,7 @@ def test_what_another_one_reads_or_drops_at_an_instruction_of_a_look_up_hides_no
         if drops:
             target._shrink(gently=False)
 
-    for number in count(step=1 if at_scale else 3):
+    for number in count(step=1 if at_scale else 3 * apart):
         assert -1 not in target
         target._shrink(gently=False)
         has_come, found = done_at_step(target._home, number, read_all, lambda: 2 in target)

@@ -95,8 +95,8 @@ def started(work: Callable[[], object]) -> Future[object]:
     return result
 
 
-def test_threads_wait_for_each_other_but_not_for_ever(space: PersistedObjectSpace, at_scale: bool) -> None:
-    is_over, epochs = Event(), 2_000 if at_scale else 60
+def test_threads_wait_for_each_other_but_not_for_ever(space: PersistedObjectSpace, at_scale: bool, apart: int) -> None:
+    is_over, epochs = Event(), 2_000 if at_scale else 60 // apart
     others = [
         *(started(partial(read, space, seed, is_over)) for seed in range(2)),
         started(partial(keep_in_order, space.store, is_over)),

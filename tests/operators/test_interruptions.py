@@ -82,13 +82,13 @@ class Halted:
 @pytest.mark.parametrize("call", ["process", "barrier"])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_that_is_interrupted_is_saved_before_or_after_or_not_at_all(
-    name: str, call: str, at_scale: bool
+    name: str, call: str, at_scale: bool, apart: int
 ) -> None:
     before, after = Halted(name, call), Halted(name, call)
     after.call()
     whole = [stored(one.it.store) for one in (before, after) if is_saved(one.it.space)]
     refused, ended = 0, Halted(name, call).again()
-    for line in count(0 if at_scale else 5, 13 if at_scale else 97):
+    for line in count(0 if at_scale else 5, 13 if at_scale else 97 * apart if call == "process" else 97):
         it = Halted(name, call)
         if not interrupted(it.call, line):
             break
@@ -114,7 +114,9 @@ EVENTS: dict[str, tuple[Callable[[], EventOperator], int]] = {
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_an_event_that_is_interrupted_is_saved_before_or_after_or_not_at_all(name: str, at_scale: bool) -> None:
+def test_an_event_that_is_interrupted_is_saved_before_or_after_or_not_at_all(
+    name: str, at_scale: bool, apart: int
+) -> None:
     make, inputs = EVENTS[name]
 
     def played(events: int) -> Player:
@@ -129,7 +131,7 @@ def test_an_event_that_is_interrupted_is_saved_before_or_after_or_not_at_all(nam
         whole = [stored(player.store)]
         player.operator.on_next(events, events % inputs)
         whole.append(checkpointed(player.space))
-        for line in count(step=2 if at_scale else 11):
+        for line in count(step=2 if at_scale else 11 * apart):
             player = played(events)
             if not interrupted(lambda: player.operator.on_next(events, events % inputs), line):  # noqa: B023
                 break
@@ -155,7 +157,7 @@ def ends_an_epoch(frame: FrameType) -> bool:
     return frame.f_code.co_name in ("_run_epoch", "let_save", "made_epoch", "end_epoch", "__exit__")
 
 
-def test_of_two_runs_on_a_space_each_knows_of_an_epoch_whose_end_was_interrupted() -> None:
+def test_of_two_runs_on_a_space_each_knows_of_an_epoch_whose_end_was_interrupted(apart: int) -> None:
     first, second, third = ({"rows": [(number, "a"), (9 - number, "b")]} for number in (1, 2, 3))
     expected = run_local(counted(), [first, second, third]).rows("counts")
 
@@ -164,7 +166,7 @@ def test_of_two_runs_on_a_space_each_knows_of_an_epoch_whose_end_was_interrupted
         one = run_local(counted(), [first], space)
         return one, run_local(counted(), [], space)
 
-    for line in count():
+    for line in count(step=apart):
         one, other = stepped()
         if not interrupted(lambda: other.step(second), line, where=ends_an_epoch):  # noqa: B023
             break
@@ -228,11 +230,13 @@ def at_depth(room: int, work: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("name", ["sums", "extremes", "windows", "dedup", "outer join", "pipeline"])
-def test_an_operator_for_which_the_stack_was_too_full_is_saved_before_or_after_or_not_at_all(name: str) -> None:
+def test_an_operator_for_which_the_stack_was_too_full_is_saved_before_or_after_or_not_at_all(
+    name: str, apart: int
+) -> None:
     after, ended = Halted(name, "barrier"), Halted(name, "barrier").again()
     outcomes = [[*map(Chunk.rows, after.it.operator.barrier(2))]]
     refused = 0
-    for room in range(5, 60):
+    for room in range(5, 60, apart):
         it = Halted(name, "barrier")
         try:
             at_depth(room, it.call)

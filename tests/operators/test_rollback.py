@@ -561,9 +561,9 @@ def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("only_new_garbage")
-def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> None:
+def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back(apart: int) -> None:
     expected = run_local(results("counts"), BATCHES[:2]).rows("counts")
-    for number in numbers():
+    for number in numbers(step=apart):
         run, kept = run_local(results("counts"), BATCHES[:1], CheckpointStore(":memory:")), list[BaseException]()
         if not interrupted(lambda: run.step(BATCHES[1]), number, where=at_exit, kept=kept):  # noqa: B023
             break

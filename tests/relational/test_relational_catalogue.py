@@ -157,9 +157,9 @@ DDL: dict[str, Callable[[ObjectSpace], object]] = {
 
 
 @pytest.mark.parametrize("name", DDL)
-def test_a_table_that_was_renamed_or_created_by_half_is_not_saved(name: str, at_scale: bool) -> None:
+def test_a_table_that_was_renamed_or_created_by_half_is_not_saved(name: str, at_scale: bool, apart: int) -> None:
     saved = 0
-    for line in count(step=1 if at_scale else 5):
+    for line in count(step=1 if at_scale else 5 * apart):
         space = new_space()
         StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
         space.checkpoint(epoch=1)

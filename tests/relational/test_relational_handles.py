@@ -390,9 +390,11 @@ def test_a_change_of_the_schema_that_is_refused_changes_no_handle() -> None:
 
 
 @pytest.mark.parametrize("is_rollback", [False, True])
-def test_a_change_of_the_schema_that_is_interrupted_anywhere_leaves_no_handle_half(is_rollback: bool) -> None:
+def test_a_change_of_the_schema_that_is_interrupted_anywhere_leaves_no_handle_half(
+    is_rollback: bool, apart: int
+) -> None:
     changed = PLAIN.without_column("v").with_column(PLACE)
-    for lines in count():
+    for lines in count(step=apart):
         space = new_space()
         table = StateTable(space, "t", PLAIN)
         table.insert_row((1, 1))

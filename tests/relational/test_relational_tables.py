@@ -113,9 +113,11 @@ def keys_of(rows: Any) -> list[int]:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("schema", [ONE_KEY, ROUTED_KEY], ids=["plain", "distributed"])
-def test_a_scan_that_is_open_at_a_barrier_goes_on_after_its_last_key(schema: TableSchema, reverse: bool) -> None:
+def test_a_scan_that_is_open_at_a_barrier_goes_on_after_its_last_key(
+    schema: TableSchema, reverse: bool, apart: int
+) -> None:
     table, present, epoch = StateTable(VolatileObjectSpace(), "t", schema), set[int](), 0
-    for sealed, written, later, taken in product(SUBSETS, SUBSETS, SUBSETS[::2], [0, 1]):
+    for sealed, written, later, taken in islice(product(SUBSETS, SUBSETS, SUBSETS[::2], [0, 1]), 0, None, apart):
         change_to(table, present, sealed)
         table.commit(epoch := epoch + 1)
         change_to(table, sealed, written)
@@ -346,7 +348,7 @@ SEALS: dict[str, Callable[[list[StateTable]], object]] = {
 @pytest.mark.parametrize("name", SEALS)
 @pytest.mark.parametrize("consistency", ["blind", "strict"])
 def test_an_epoch_whose_seal_was_interrupted_is_saved_whole_or_not_at_all(
-    name: str, consistency: Any, at_scale: bool
+    name: str, consistency: Any, at_scale: bool, apart: int
 ) -> None:
     def written() -> list[StateTable]:
         space = new_space()
@@ -359,7 +361,7 @@ def test_an_epoch_whose_seal_was_interrupted_is_saved_whole_or_not_at_all(
         return found
 
     refused = 0
-    for line in count(step=1 if at_scale else 7):
+    for line in count(step=1 if at_scale else 7 * apart):
         tables = written()
         space: Any = tables[0]._space
         if not interrupted(lambda: SEALS[name](tables), line):  # noqa: B023
@@ -380,9 +382,9 @@ def test_an_epoch_whose_seal_was_interrupted_is_saved_whole_or_not_at_all(
 
 @pytest.mark.parametrize("strike", [fails, is_interrupted])
 @pytest.mark.parametrize("epoch", [None, 1])
-def test_of_a_rollback_that_fails_anywhere_no_half_is_saved(strike: Strike, epoch: int | None) -> None:
+def test_of_a_rollback_that_fails_anywhere_no_half_is_saved(strike: Strike, epoch: int | None, apart: int) -> None:
     ends = set()
-    for number in count(1):
+    for number in count(1, apart):
         with failing(fault := Fault(sys.maxsize, ONCE)):
             space = new_space()
             first, second = (StateTable(space, name, ORDERS) for name in "ab")
