@@ -13,7 +13,7 @@ from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.objects import limits
 
-SLOTS = 200_000
+SLOTS = 80_000
 BUDGET = 5_000
 
 

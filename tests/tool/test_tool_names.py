@@ -94,8 +94,15 @@ SEARCH = ("bisect", "--good", "0", "--input", "{}", "--", "sh", "-c", "! grep -q
 WHOLE = {"worst": "worst/table", "longest": "longest/longest", "given": "trouble/given/$output"}
 
 
-@pytest.mark.parametrize("command", [*READS, SEARCH], ids=" ".join)
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        *((name, command) for command in READS for name in WHOLE),
+        ("worst", SEARCH),
+        *(pytest.param(name, SEARCH, marks=pytest.mark.slow) for name in ("longest", "given")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
 def test_a_name_without_its_operator_is_that_of_the_only_one_that_is_called_so(
     tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_operators: Path, command: tuple[str, ...], name: str
 ) -> None:
