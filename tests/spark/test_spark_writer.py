@@ -107,10 +107,15 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
     assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(4)]
     with pytest.raises(StreamingQueryException, match="retainEpochs is '0': expected a number of at least 1"):
         write(stream, tmp_path / "other", retainEpochs="0")
-    with pytest.raises(StreamingQueryException, match="option op is 'ops': expected one of the columns op, k, v"):
-        write(stream, tmp_path / "another", op="ops")
-    with pytest.raises(StreamingQueryException, match="there is no option 'retainepoch': expected retainEpochs"):
-        write(stream, tmp_path / "another", retainEpoch="2")
+
+    def planned(**options: str) -> None:
+        given = {"path": str(tmp_path / "another"), "table": "t", "key": "k", "op": "op", "shards": "2", **options}
+        ObjectSpaceSource(given).streamWriter(stream.schema, overwrite=False)
+
+    with pytest.raises(ObjectSpaceError, match="option op is 'ops': expected one of the columns op, k, v"):
+        planned(op="ops")
+    with pytest.raises(ObjectSpaceError, match="there is no option 'retainEpoch': expected retainEpochs"):
+        planned(retainEpoch="2")
 
 
 def test_an_instant_is_kept_in_any_time_zone_and_one_after_the_last_year_refused(
