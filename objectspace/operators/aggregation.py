@@ -22,6 +22,15 @@ from objectspace.relational import Chunk, InconsistentOperationError, RowError
 from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
 
+_CORRECT = "correct or leave out rows in the source"
+"""What helps if a sum fits no type, without another plan, which the stored state does not go with."""
+
+_CORRECT_OR_CAST = (
+    f"{_CORRECT}, or add up a cast to decimal in a pipeline that starts at another store or location, with its input"
+    " from the beginning"
+)
+"""What helps if a sum of whole numbers does not fit; no decimal of Spark is wider than that of a sum of decimals."""
+
 
 class Aggregation(PlannedCalls):
     """The groups of an aggregation: what rows change in them, and what they return at a barrier."""
@@ -317,18 +326,16 @@ class Aggregation(PlannedCalls):
         for call, result, bounds in zip(self.calls, results, self._bounds, strict=True):
             if bounds is not None and result is not None and not bounds[0] <= result <= bounds[1]:
                 kind = call.output_type(self.input)
-                raise RowError(
-                    f"{call!r} of group {self._shown(group)} is {result}, which no {kind} holds: cast the column to"
-                    " decimal before it is summed"
-                )
+                advice = _CORRECT if kind.kind == "decimal" else _CORRECT_OR_CAST
+                raise RowError(f"{call!r} of group {self._shown(group)} is {result}, which no {kind} holds: {advice}")
 
     def _check_totals(self, group: tuple[Any, ...], cells: Sequence[Any]) -> None:
         """Refuse a total that cannot be stored, such as that of a mean."""
         for at, name in self._totals:
             if not -(2**63) <= cells[at] < 2**63 and (cells[0] or self._keeps_empty):
                 raise RowError(
-                    f"group {self._shown(group)}: the total of {name!r} is {cells[at]}, which no int64 holds: make the"
-                    " column a decimal before it is added up"
+                    f"group {self._shown(group)}: the total of {name!r} is {cells[at]}, which no int64 holds:"
+                    f" {_CORRECT_OR_CAST}"
                 )
 
     def _shown(self, group: tuple[Any, ...]) -> str:

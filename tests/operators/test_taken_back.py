@@ -135,5 +135,5 @@ def test_a_mean_whose_total_is_too_great_says_of_which_group() -> None:
     pipeline = Pipeline()
     source = pipeline.source("s", {"id": "int64", "g": "int64", "v": "int64"}, key=["id"])
     source.group_by("g").agg(m=avg("v")).materialize("r")
-    with pytest.raises(RowError, match=r"group g=7: the total of 'v' is \d+, which no int64 holds"):
+    with pytest.raises(RowError, match=r"group g=7: the total of 'v' is \d+, which no int64 holds: correct or"):
         pipeline.run_local([{"s": [(place, 7, 2**62) for place in range(3)]}])

@@ -366,3 +366,18 @@ def test_a_pipeline_whose_space_is_put_back_reads_what_is_there_and_feeds_nothin
     with pytest.raises(FencedError, match=r"json is another one .*: an older copy was put back .*make a new Pipeline"):
         run(board, tmp_path / "progress")
     run(of_files(spark, files, "a"), tmp_path / "progress")
+
+
+def test_rows_that_no_sum_holds_may_be_left_out_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """A cast of what is added up would be another plan, which the epochs that are there do not go with."""
+    files, progress = tmp_path / "in", tmp_path / "progress"
+    put(files, "a", [(1, 1), (2, 1)])
+    run(of_files(spark, files, "a"), progress)
+    put(files, "a", [(3, 2**63 - 1), (4, 5)])
+    with pytest.raises(TaskFailedError, match=r"which no int64 holds: correct or leave out rows in the source, or add"):
+        run(of_files(spark, files, "a"), progress)
+    kept = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    rows = spark.readStream.schema(ROWS).option("pathGlobFilter", "a-*.parquet").parquet(str(files)).where("id <> 3")
+    kept.source("a", rows, key=["id"]).agg(n=count(), all=sum_("v")).materialize("of_a")
+    run(kept, progress)
+    assert kept.rows("of_a") == [(3, 7)]
