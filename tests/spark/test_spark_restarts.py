@@ -381,3 +381,23 @@ def test_rows_that_no_sum_holds_may_be_left_out_of_the_source(spark: SparkSessio
     kept.source("a", rows, key=["id"]).agg(n=count(), all=sum_("v")).materialize("of_a")
     run(kept, progress)
     assert kept.rows("of_a") == [(3, 7)]
+
+
+def test_a_source_of_selected_columns_goes_on_when_others_come(spark: SparkSession, tmp_path: Path) -> None:
+    files, progress = tmp_path / "in", tmp_path / "progress"
+
+    def ran(schema: str, *columns: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+        rows = spark.readStream.schema(schema).parquet(str(files)).select(*columns)
+        pipeline.source("a", rows, key=["id"]).agg(n=count(), all=sum_("v")).materialize("of_a")
+        run(pipeline, progress)
+        return pipeline
+
+    put(files, "a", [(1, 1), (2, 1)])
+    ran(ROWS, "id", "v")
+    more = pa.table({"note": ["new"], "v": pa.array([5], pa.int64()), "id": pa.array([3], pa.int64())})
+    pq.write_table(more, files / "a-1.parquet")
+    schema = "note string, v long, id long"
+    with pytest.raises(PipelineChangedError, match="start at another location"):
+        ran(schema, "*")
+    assert ran(schema, "id", "v").rows("of_a") == [(3, 7)]
