@@ -108,13 +108,13 @@ def require_streams(sources: Sequence[Declared]) -> None:
 
 
 def require_told_apart(sources: Sequence[Declared]) -> None:
-    """Make sure that Spark finds each column of several sources, whose rows it puts into one column per source.
+    """Make sure that Spark finds each column of the sources when it hands their rows to Python.
 
     Raises:
         SchemaError: two columns of a source differ only by case, which Spark is set to ignore.
     """
-    for one in sources if len(sources) > 1 else ():
-        if one.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+    for one in sources:
+        if str(one.frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":  # Spark takes TRUE, too.
             continue
         known: dict[str, str] = {}
         for name in one.frame.columns:

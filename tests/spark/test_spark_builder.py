@@ -219,6 +219,28 @@ def test_a_source_says_what_tells_its_rows_apart(
         pipeline.micro_batch({"flights": empty})
 
 
+def test_columns_of_one_source_that_differ_only_by_case_are_refused_before_it_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.createDataFrame([(1, 10, "a")], "id long, v long, g string").write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema("id long, v long, g string").parquet(str(tmp_path / "in"))
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    pipeline.source("x", read.withColumnRenamed("g", "V"), key=["id"]).materialize("t")
+
+    def start() -> None:
+        pipeline.start(checkpoint_location=tmp_path / "progress", trigger={"availableNow": True}).awaitTermination()
+
+    with pytest.raises(SchemaError, match="source 'x': Spark takes its columns 'v' and 'V' for one: rename one"):
+        start()
+    assert not (tmp_path / "progress").exists()
+    spark.conf.set("spark.sql.caseSensitive", "TRUE")  # As SQL has it: Spark keeps the text.
+    try:
+        start()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert pipeline.rows("t") == [(1, 10, "a")]
+
+
 def test_changes_straight_from_a_source_are_net_by_key(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:
