@@ -120,11 +120,12 @@ class Chunk:
     ) -> Chunk:
         from objectspace.relational import arrow
 
-        picked = arrow.picked(schema, names, columns)
-        for op in ops:
-            if op not in OPS:  # A list or struct has no hash.
-                raise RowError(f"the operation {op!r:.80}: expected one of {', '.join(OPS)}")
-        return cls(schema, ops, schema.check_rows(list(picked)))
+        picked = list(arrow.picked(schema, names, columns))
+        place = next((place for place, op in enumerate(ops) if op not in OPS), None)  # A list or struct has no hash.
+        if place is not None:
+            of = f" of the row {_shown_key(schema, picked[place])}" if picked else ""
+            raise RowError(f"the operation {ops[place]!r:.80}{of}: expected one of {', '.join(OPS)}")
+        return cls(schema, ops, schema.check_rows(picked))
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
         """Return the chunk as a batch whose first column holds the operations. Requires pyarrow.
@@ -220,6 +221,12 @@ def _require_schema(schema: Any, order: str) -> None:
     """Refuse something else, as it stands there if the arguments are swapped."""
     if not isinstance(schema, TableSchema):
         raise SchemaError(f"Chunk.{order}: expected a TableSchema, found a {type(schema).__name__}")
+
+
+def _shown_key(schema: TableSchema, row: Row) -> str:
+    """Return the primary key of a row as messages show it, or the whole row if the schema has none."""
+    places = schema.key_places or range(len(schema.names))
+    return f"{', '.join(f'{schema.names[place]}={row[place]!r}' for place in places):.200}"
 
 
 def is_insert(op: Op) -> bool:

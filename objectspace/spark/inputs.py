@@ -9,13 +9,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import CharType, StringType, StructType, VarcharType
 
 from objectspace.operators import Node
 from objectspace.operators.sources import key_parts
 from objectspace.relational import SchemaError, TableSchema
+from objectspace.relational.chunk import OPS
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.tasks import TAG, SourceInput
+
+_TEXT = (StringType, CharType, VarcharType)
+"""Spark's types of text, of which the last two are no kinds of the first."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,15 @@ def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
     """Return the columns of a source without that of the operations.
 
     Raises:
-        SchemaError: there is no such column.
+        SchemaError: there is no such column, or it is not text.
     """
     if op_column is not None and op_column not in frame.columns:
         raise SchemaError(f"op_column {op_column!r}: the source has the columns {', '.join(frame.columns)}")
+    if op_column is not None and not isinstance(kind := frame.schema[op_column].dataType, _TEXT):
+        raise SchemaError(
+            f"op_column {op_column!r} is of the type {kind.simpleString()}: expected text, one of {', '.join(OPS)} in"
+            " each row"
+        )
     return StructType([one for one in frame.schema.fields if one.name != op_column])
 
 
@@ -168,7 +177,7 @@ def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[KeyPart]
     """Return the schema of the changes of a source; a key column takes NULL only if its DataFrame says so.
 
     Raises:
-        SchemaError: the key is not names of columns.
+        SchemaError: the key is not names of columns, or the column of operations is missing or not text.
     """
     parts = key_parts(key)
     found = schema_of(frame, op_column)

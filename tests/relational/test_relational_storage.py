@@ -376,8 +376,11 @@ def test_a_chunk_of_other_data_is_refused() -> None:
     with pytest.raises(SchemaError, match="column 'b' is missing"):
         Chunk.from_arrow(pa.table({"a": [1]}), PEOPLE)
     for op in ("?", ["+"], {"a": "+"}):
-        with pytest.raises(RowError, match=r"the operation .*: expected one of"):
-            Chunk.from_arrow(pa.table({"op": [op], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
+        with pytest.raises(RowError, match=r"the operation .* of the row a=1, b=2: expected one of"):
+            Chunk.from_arrow(pa.table({"op": [op], "a": [1], "b": [2], "c": ["x"]}), PEOPLE)
+    for data, row in (({"op": ["+", "?"], "a": [1, 2]}, " of the row a=2"), ({"op": ["?"]}, "")):
+        with pytest.raises(RowError, match=rf"the operation '\?'{row}: expected one of"):
+            Chunk.from_arrow(pa.table(data))
     with pytest.raises(
         RowError, match="expected Arrow data with columns, found a Int64Array: pass a table, a batch or"
     ):

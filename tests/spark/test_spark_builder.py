@@ -156,6 +156,9 @@ def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
         r" micro-batch",
         str(failed.value),
     )
+    for op in ("x", None, "+ "):
+        with pytest.raises(TaskFailedError, match=re.escape(f"the operation {op!r} of the row id=7: expected one of")):
+            pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 1), (op, 7, "A", "X", 1)], FLIGHT), 0)
     malformed = spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT).withColumn("delay", expr("bigint(carrier)"))
     with pytest.raises(
         TaskFailedError, match=r"^operator \S+, epoch 1: \[CAST_INVALID_INPUT\] The value 'A' .*\d; noth"
@@ -186,6 +189,10 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
         driver("origin").source("maps", spark.createDataFrame([], "id long, m map<string,int>"), key=["id"])
     with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
         driver("origin").source("more", spark.createDataFrame([], FLIGHT), op_column="what")
+    with pytest.raises(
+        SchemaError, match=r"source 'more': op_column 'delay' is of the type bigint: expected text, one"
+    ):
+        driver("origin").source("more", spark.createDataFrame([], FLIGHT), key=["id"], op_column="delay")
     with pytest.raises(SchemaError, match="there is a source 'flights', and Spark takes the two for one name"):
         driver("origin").source("Flights", spark.createDataFrame([], FLIGHT), op_column="op")
     with pytest.raises(SchemaError, match="'op' is where changes say what they do"):
