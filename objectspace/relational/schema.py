@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -13,6 +13,7 @@ from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.equality import equality, likeness
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import KeyEncoder, Order
+from objectspace.relational.renames import Renames
 from objectspace.relational.types import INTEGERS, DataType, can_widen, parse_type
 from objectspace.relational.values import BadValue, Check, checker, form_test, from_cell, to_cell
 
@@ -124,6 +125,7 @@ class TableSchema:
         if stranger is not None:
             raise SchemaError(f"the columns of a schema are Column objects: found {stranger!r:.80}")
         self.columns = given
+        self._renames = Renames()
         self.ids = _ids_of(given)
         self.last_id, self.dropped_ids = max([last_id, *self.ids]), frozenset(dropped_ids)
         self.names = tuple(column.name for column in self.columns)
@@ -152,7 +154,7 @@ class TableSchema:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the schema as the arguments that it was made from."""
         roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id, self.dropped_ids)
-        return (_remade, (self.columns, self.primary_key, *roles))
+        return (_remade, (self.columns, self.primary_key, *roles, self._renames))
 
     def place_of(self, name: str) -> int:
         """Return the position of a column in a row.
@@ -356,16 +358,32 @@ class TableSchema:
         """Return the schema with the column ids of a stored one, by name for columns that have no id of their own.
 
         Raises:
-            SchemaError: the stored one has both the name of a column and one of its former names.
+            SchemaError: the stored one has both the name of a column and one of its former names, or it does not tell
+                which of its columns is which.
         """
         given = {column.id for column in self.columns} - {0}
-        free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
-        # A column that is renamed goes before a new one that was given its former name.
-        first = [_id_by_names(column, free) if _is_moved(column, free) else column.id for column in self.columns]
-        kept = [own or free.pop(one.name, 0) if _is_itself(one) else own for own, one in zip(first, self.columns)]
-        found = [own or _id_by_names(column, free) for own, column in zip(kept, self.columns)]
+        then = None if given else self._renames.names_in(stored.names, self.names)
+        if then is not None:
+            by_name = dict(zip(stored.names, stored.ids))
+            found = [by_name[then[name]] if name in then else 0 for name in self.names]
+        else:
+            found = self._ids_by_names(stored, given)
         fresh = count(max([stored.last_id, *given, *self.dropped_ids]) + 1)
         return self._settled([own or next(fresh) for own in found], stored.last_id)
+
+    def _ids_by_names(self, stored: TableSchema, given: Set[int]) -> list[int]:
+        """Return the ids of the columns in a table that is in no state the schema was in; 0 for a new column."""
+        free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
+        kept = [column.id or free.pop(column.name, 0) if _is_itself(column) else 0 for column in self.columns]
+        found = [own or _id_by_names(column, free) for own, column in zip(kept, self.columns)]
+        taken = {column.name for own, column in zip(kept, self.columns) if own and not column.id}
+        for own, column in zip(found, self.columns):
+            if not own and (former := next((name for name in column.former_names if name in taken), None)):
+                raise SchemaError(
+                    f"column {column.name!r} was called {former!r}, and the schema has another one of that name:"
+                    " begin with the schema that the table has, table.schema"
+                )
+        return found
 
     def has_ids_of(self, stored: TableSchema) -> bool:
         """Return whether columns that were given ids have the same ids in a stored schema of the same columns."""
@@ -488,6 +506,7 @@ class TableSchema:
         columns = [replace(column, id=own, former_names=()) for own, column in zip(ids, self.columns, strict=True)]
         made = object.__new__(TableSchema)
         vars(made).update(vars(self), columns=tuple(columns), ids=tuple(ids), dropped_ids=frozenset())
+        made._renames = Renames()
         made.last_id = max([last_id, *ids])
         return made
 
@@ -498,7 +517,7 @@ class TableSchema:
             return (names or {}).get(name, name)
 
         watermark = None if self.watermark_column is None else _known(self.watermark_column)
-        return TableSchema(
+        made = TableSchema(
             columns,
             [(_known(name), order) for name, order in self.primary_key],
             watermark_column=watermark if watermark in {column.name for column in columns} else None,
@@ -507,6 +526,9 @@ class TableSchema:
             last_id=self.last_id,
             dropped_ids=self.dropped_ids | dropped,
         )
+        renamed = {new: old for old, new in (names or {}).items()}
+        made._renames = self._renames.then(self.names, renamed, is_drop=len(columns) < len(self.columns))
+        return made
 
     def _key_part(self, part: KeyPart) -> tuple[str, Order]:
         if isinstance(part, str):
@@ -571,11 +593,6 @@ def _is_itself(column: Column) -> bool:
     return bool(column.id) or not column.former_names
 
 
-def _is_moved(column: Column, stored: Container[str]) -> bool:
-    """Return whether a table does not have a column by its own name, and is to rename another one if it has it."""
-    return not _is_itself(column) and column.name not in stored
-
-
 def _id_by_names(column: Column, free: dict[str, int]) -> int:
     """Take the id of a stored column that has one of the names of a column, or 0 if there is none."""
     there = [name for name in (column.name, *column.former_names) if name in free]
@@ -603,8 +620,9 @@ def _remade(
     vnode: str | None,
     last_id: int,
     dropped_ids: Iterable[int],
+    renames: Renames,
 ) -> TableSchema:
-    return TableSchema(
+    made = TableSchema(
         columns,
         key,
         watermark_column=watermark,
@@ -613,6 +631,8 @@ def _remade(
         last_id=last_id,
         dropped_ids=dropped_ids,
     )
+    made._renames = renames
+    return made
 
 
 def differing(one: Mapping[str, object], other: Mapping[str, object], said: tuple[str, str]) -> list[str]:

@@ -11,6 +11,8 @@ from weakref import ref
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, UnknownCheckpointError
 from objectspace import ObjectNotFoundError, PersistedObjectSpace, VolatileObjectSpace
@@ -198,6 +200,73 @@ def test_a_schema_from_before_a_change_takes_no_column_that_came_since() -> None
     table.commit(1)
     later = StateTable(space, "t", before.with_column(Column("z", "int64", **NULLABLE)), evolve=True)
     assert list(later.scan()) == [(1, 5, None)]
+
+
+ADDED = Column("a", "int64", **NULLABLE)
+
+
+def holding(schema: TableSchema, row: tuple[Any, ...]) -> VolatileObjectSpace:
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", schema)
+    table.insert_row(row)
+    table.commit(1)
+    return space
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.booleans()), max_size=8))
+def test_a_chain_of_renamed_and_added_columns_finds_each_of_them(changes: list[tuple[str, str, bool]]) -> None:
+    """A pair of equal names adds a column, another one renames; the table is opened where that is asked for."""
+    schema = TableSchema([Column("k", "int64"), *(Column(name, "int64", **NULLABLE) for name in "ab")], ["k"])
+    space, expected = holding(schema, (1, 100, 200)), dict[str, Any](a=100, b=200)
+    for old, new, is_opened in [*changes, ("", "", True)]:
+        if old == new and old and new not in expected:
+            schema, expected = schema.with_column(Column(new, "int64", **NULLABLE)), {**expected, new: None}
+        elif old in expected and new not in expected:
+            schema, expected[new] = schema.renamed(old, new), expected.pop(old)
+        if is_opened:
+            try:
+                tables = [StateTable(space, "t", schema, evolve=True) for _ in range(2)]
+            except SchemaMismatchError as error:
+                assert "exchanged their names" in str(error)  # noqa: PT017
+                assert list(StateTable(space, "t").scan())
+                return
+            assert [dict(zip(one.schema.names, *one.scan())) for one in tables] == [{"k": 1, **expected}] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (lambda schema: schema.renamed("b", "c").renamed("a", "b").with_column(ADDED), (1, 100, 200, None)),
+        (lambda schema: schema.without_column("b").renamed("a", "b"), (1, 100)),
+        (lambda schema: schema.without_column("b").renamed("a", "c").with_column(ADDED), (1, 100, None)),
+        (lambda schema: loads(dumps(schema.renamed("a", "c").with_column(ADDED))), (1, 100, 200, None)),
+    ],
+)
+def test_a_column_takes_a_name_that_another_one_had(change: Any, row: tuple[Any, ...]) -> None:
+    schema = TableSchema([Column("k", "int64"), Column("a", "int64"), Column("b", "int64")], ["k"])
+    space = holding(schema, (1, 100, 200))
+    for _ in range(2):
+        assert list(StateTable(space, "t", change(schema), evolve=True).scan()) == [row]
+
+
+def test_columns_that_exchange_their_names_are_refused() -> None:
+    two = PLAIN.with_column(Column("w", "int64", **NULLABLE))
+    space = holding(two, (1, 2, 3))
+    exchanged = two.renamed("v", "x").renamed("w", "v").renamed("x", "w")
+    with pytest.raises(SchemaMismatchError, match=r"column .w. may be .* have exchanged their names: begin"):
+        StateTable(space, "t", exchanged, evolve=True)
+    stored = StateTable(space, "t").schema
+    StateTable(space, "t", stored.renamed("v", "x").renamed("w", "v").renamed("x", "w"), evolve=True)
+    assert list(StateTable(space, "t").scan()) == [(1, 2, 3)]
+    assert StateTable(space, "t").schema.names == ("k", "w", "v")
+
+
+def test_a_table_in_no_state_of_a_chain_is_refused_where_it_tells_no_column() -> None:
+    space = holding(PLAIN.with_column(Column("z", "int64", **NULLABLE)), (1, 2, 3))
+    changed = PLAIN.renamed("v", "w").with_column(Column("v", "int64", **NULLABLE))
+    with pytest.raises(SchemaMismatchError, match="column 'w' was called 'v', and the schema has another one"):
+        StateTable(space, "t", changed, evolve=True)
+    assert list(StateTable(space, "t").scan()) == [(1, 2, 3)]
 
 
 def test_a_column_under_two_names_of_the_table_is_refused() -> None:
