@@ -116,7 +116,11 @@ class FamilyView(MutableMapping[K, V]):
         return self._table.count(family_of(self._family))
 
     def __bool__(self) -> bool:
-        """Return whether there are keys. Time: O(log n)."""
+        """Return whether there are keys.
+
+        Time: O(log n); if the partition is not in memory, the first call also steps over the keys that were removed
+        from the beginning of the family.
+        """
         return any(page.items for page in self._table.key_iterator(family_of(self._family), 1))
 
     def setdefault(self, key: K, default: V | None = None) -> V:

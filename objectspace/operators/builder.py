@@ -109,7 +109,7 @@ class Pipeline(ShownAtPrompt):
         """Return the plan of the results.
 
         Args:
-            stored: the names of operators that are already stored, by their fingerprints.
+            stored: the names of operators that are already stored, by their identities.
 
         Raises:
             SchemaError: nothing is materialised or sunk, or two operators have the same name.

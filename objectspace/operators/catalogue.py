@@ -16,13 +16,14 @@ that source as they come to everything else that read it, too.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators.plan import Node, Plan
+from objectspace.operators.plan import Node, Plan, identity
 from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
 from objectspace.space import TABLES, ObjectSpace
@@ -48,6 +49,10 @@ KEPT_BELOW = frozenset(
     }
 )
 """The library's operators that keep state, all of it under names that begin with their own name and a slash."""
+
+
+_DIGEST = re.compile("#[0-9a-f]{8}")
+"""What the name of a function ends with that is known by its code."""
 
 
 class PipelineChangedError(ObjectSpaceError):
@@ -108,13 +113,13 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
 def _reason(record: Mapping[str, Any], node: Node) -> str:
     """Describe why the state of an operator does not fit, though the operator does what it did."""
     if record["fingerprint"] == node.fingerprint:
-        return "calls a function whose results have another type now: what call() says of it"
+        return f"calls functions whose results had other types: now {', '.join(node.calls_of_all()):.300}"
     return _inputs_that_differ(record, node) + _rules_that_changed(record, node)
 
 
 def _other_pythons(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Say with which other versions of Python some operators were stored, if there are any."""
-    calling = (one for one in records if any("#" in text for text in (one["does"], *one.get("reads", []))))
+    calling = (one for one in records if any(map(_DIGEST.search, (one["does"], *one.get("reads", [])))))
     found = sorted({one["python"] for one in calling if "python" in one} - {_python()})
     if not found:
         return []
@@ -136,17 +141,21 @@ def _rules_that_changed(record: Mapping[str, Any], node: Node) -> str:
 
 
 def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
-    """Return the names of the stored operators by their fingerprints, in the order in which they were stored."""
+    """Return the names of the stored operators by their identities, in the order in which they were stored."""
     found: dict[str, list[str]] = {}
     for name, record in _stored(space).items():
-        found.setdefault(record["fingerprint"], []).append(name)
+        found.setdefault(_identity(record), []).append(name)
     return found
 
 
-def fingerprints(space: ObjectSpace, names: Iterable[str]) -> dict[str, str]:
-    """Return the fingerprints of some stored operators by their names."""
+def identities(space: ObjectSpace, names: Iterable[str]) -> dict[str, str]:
+    """Return the identities of some stored operators by their names."""
     stored = _stored(space)
-    return {name: stored[name]["fingerprint"] for name in names}
+    return {name: _identity(stored[name]) for name in names}
+
+
+def _identity(record: Mapping[str, Any]) -> str:
+    return identity(record["fingerprint"], record.get("calls", ""))
 
 
 def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
@@ -168,8 +177,7 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 def _fits(record: Mapping[str, Any], node: Node) -> bool:
     """Return whether what is stored of an operator is the state of a node."""
     # Whether there are calls is part of the fingerprint: without a digest, an earlier version has stored it.
-    is_typed = "calls" not in record or record["calls"] == node.types_of_calls
-    return bool(record["fingerprint"] == node.fingerprint and is_typed)
+    return _identity(record) in (node.identity, node.fingerprint)
 
 
 def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:

@@ -44,7 +44,7 @@ class Node:
         is_promised: whether promises come for the watermark column of its schema; having such a column does not imply
             it.
         rules: the rules by which it computes that were different in earlier versions.
-        calls: its calls of functions, with the types of what they return.
+        calls: its calls of functions, with the types of what they return, in the order in which they were made.
     """
 
     label: str
@@ -118,13 +118,23 @@ class Node:
         return sorted({rule for one in _ordered([self]) for rule in one.rules})
 
     @cached_property
-    def types_of_calls(self) -> str | None:
-        """A digest of the types of what the functions return that it and all that it reads from call, if there are any.
+    def types_of_calls(self) -> str:
+        """A digest of the types of what the functions return that it and all that it reads from call; empty if none do.
 
         The text of a call that stands in another expression does not say its type, and neither does the fingerprint.
         """
-        found = sorted({call for one in _ordered([self]) for call in one.calls})
-        return _digest(repr(found)) if found else None
+        self._prepare("types_of_calls")
+        below = [one.types_of_calls for one in self.inputs]
+        return _digest(repr((self.calls, below))) if self.calls or any(below) else ""
+
+    @property
+    def identity(self) -> str:
+        """What its state is known by: the fingerprint, and the types of calls if there are any."""
+        return identity(self.fingerprint, self.types_of_calls)
+
+    def calls_of_all(self) -> list[str]:
+        """Return the calls of functions by it and all that it reads from, with the types of what they return."""
+        return sorted({call for one in _ordered([self]) for call in one.calls})
 
     @property
     def _is_looked_through(self) -> bool:
@@ -147,6 +157,11 @@ class Node:
         return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs, *rules
 
 
+def identity(fingerprint: str, types_of_calls: str = "") -> str:
+    """Return what the state of an operator is known by; one that an earlier version has stored, by its fingerprint."""
+    return f"{fingerprint}/{types_of_calls}" if types_of_calls else fingerprint
+
+
 def _as_origin(node: Node) -> str:
     kind = " that is only added to" if node.append_only else ""
     return f"{node.describe()} {node.name or ''}{kind} ({node.schema})"
@@ -161,7 +176,7 @@ class Plan:
 
     Args:
         roots: the operators whose output is a result, in the order in which they were requested.
-        stored: the names of operators that are already stored, by the fingerprints they were stored with.
+        stored: the names of operators that are already stored, by the identities they were stored with.
 
     Raises:
         SchemaError: two operators were given the same name.
@@ -289,7 +304,7 @@ def _from_readers(roots: Sequence[Node], inputs: Inputs = _INPUTS) -> Iterator[N
 
 def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[Node, str]:
     """Give each operator its name: the user's, the one it is stored under, or the next free one of its path."""
-    left = {fingerprint: list(names) for fingerprint, names in stored.items()}
+    left = {known: list(names) for known, names in stored.items()}
     found: dict[Node, str] = {}
     given = Counter(node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs))
     for name, times in given.items():
@@ -300,8 +315,8 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
     for node in nodes:
         if node.name is not None:
             found[node] = node.name
-        elif node.is_stateful and left.get(node.fingerprint):
-            found[node] = name = left[node.fingerprint].pop(0)
+        elif node.is_stateful and (names := left.get(node.identity) or left.get(node.fingerprint)):
+            found[node] = name = names.pop(0)
             if name in given:
                 raise SchemaError(
                     f"the state of {node.describe()} is stored under the name {name!r}: choose another one"

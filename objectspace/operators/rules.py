@@ -29,11 +29,11 @@ class Noted:
 
     Args:
         rules: the rules that were different in earlier versions.
-        calls: the calls of functions, with the types of what they return.
+        calls: the calls of functions, with the types of what they return, in the order in which they came.
     """
 
     rules: set[str] = field(default_factory=set)
-    calls: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
 
 
 _NOTED: ContextVar[Noted | None] = ContextVar("noted", default=None)
@@ -50,7 +50,7 @@ def note_call(call: str, kind: object) -> None:
     """Note the type of what a call of a function returns."""
     found = _NOTED.get()
     if found is not None:
-        found.calls.add(f"{call} as {kind}")
+        found.calls.append(f"{call} as {kind}")
 
 
 @contextmanager
@@ -66,12 +66,12 @@ def noted() -> Iterator[Noted]:
 
 @dataclass(frozen=True)
 class Made(Generic[_MadeT]):
-    """Something that was made, and what was noted about it, in order.
+    """Something that was made, and what was noted about it.
 
     Args:
         made: what was made.
-        rules: the rules that were different in earlier versions.
-        calls: the calls of functions, with the types of what they return.
+        rules: the rules that were different in earlier versions, in order.
+        calls: the calls of functions, with the types of what they return, in the order in which they came.
     """
 
     made: _MadeT
@@ -83,4 +83,4 @@ def made_by_rules(make: Callable[[], _MadeT]) -> Made[_MadeT]:
     """Return what a function makes, with what is noted about it."""
     with noted() as found:
         made = make()
-    return Made(made, tuple(sorted(found.rules)), tuple(sorted(found.calls)))
+    return Made(made, tuple(sorted(found.rules)), tuple(found.calls))

@@ -73,7 +73,7 @@ class LocalRun(ShownAtPrompt):
         try:
             self._turns.refuse_beside("no run can be opened")
             plan, difference = self._compared(may_drop=drop_changed)
-            self._gone = catalogue.fingerprints(self.space, difference.gone)
+            self._gone = catalogue.identities(self.space, difference.gone)
             self._graph, self._epochs = self._open(plan, difference), self._turns.epochs
         except BaseException:
             self.close()
@@ -357,7 +357,7 @@ class LocalRun(ShownAtPrompt):
         """Return the plan for what is stored, and how it differs; later on only what went at first may be dropped."""
         plan = self.pipeline.plan(catalogue.stored_names(self.space))
         difference = catalogue.compare(self.space, plan)
-        gone = catalogue.fingerprints(self.space, difference.gone)
+        gone = catalogue.identities(self.space, difference.gone)
         if gone and not (may_drop and (self._gone is None or gone.items() <= self._gone.items())):
             raise PipelineChangedError(
                 f"the pipeline is not the one the state belongs to: {difference.describe(self.space, plan)}; go"
