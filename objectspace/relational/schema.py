@@ -362,7 +362,8 @@ class TableSchema:
                 which of its columns is which.
         """
         given = {column.id for column in self.columns} - {0}
-        then = None if given else self._renames.names_in(stored.names, self.names)
+        is_known = self._renames.steps and not given
+        then = self._renames.names_in(stored.names, self.names) if is_known else None
         if then is not None:
             by_name = dict(zip(stored.names, stored.ids))
             found = [by_name[then[name]] if name in then else 0 for name in self.names]
@@ -373,10 +374,11 @@ class TableSchema:
 
     def _ids_by_names(self, stored: TableSchema, given: Set[int]) -> list[int]:
         """Return the ids of the columns in a table that is in no state the schema was in; 0 for a new column."""
-        free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
+        there = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
+        free = dict(there)
         kept = [column.id or free.pop(column.name, 0) if _is_itself(column) else 0 for column in self.columns]
         found = [own or _id_by_names(column, free) for own, column in zip(kept, self.columns)]
-        taken = {column.name for own, column in zip(kept, self.columns) if own and not column.id}
+        taken = there.keys() - free.keys()
         for own, column in zip(found, self.columns):
             if not own and (former := next((name for name in column.former_names if name in taken), None)):
                 raise SchemaError(
@@ -526,8 +528,9 @@ class TableSchema:
             last_id=self.last_id,
             dropped_ids=self.dropped_ids | dropped,
         )
-        renamed = {new: old for old, new in (names or {}).items()}
-        made._renames = self._renames.then(self.names, renamed, is_drop=len(columns) < len(self.columns))
+        if self._renames.steps or not any(column.former_names for column in self.columns):
+            renamed = {new: old for old, new in (names or {}).items()}
+            made._renames = self._renames.then(self.names, renamed, is_drop=len(columns) < len(self.columns))
         return made
 
     def _key_part(self, part: KeyPart) -> tuple[str, Order]:

@@ -269,6 +269,21 @@ def test_a_table_in_no_state_of_a_chain_is_refused_where_it_tells_no_column() ->
     assert list(StateTable(space, "t").scan()) == [(1, 2, 3)]
 
 
+def test_columns_of_an_unknown_chain_take_no_name_that_another_one_had() -> None:
+    schema = TableSchema([Column("k", "int64"), Column("a", "int64"), Column("b", "int64")], ["k"])
+    space = holding(schema, (1, 100, 200))
+    changed = schema.renamed("b", "c").renamed("a", "b").with_column(ADDED)
+    rebuilt = TableSchema(changed.columns, ["k"])
+    for one in (rebuilt, rebuilt.with_column(Column("z", "int64", **NULLABLE))):
+        with pytest.raises(SchemaMismatchError, match="column 'c' was called 'b', and the schema has another one"):
+            StateTable(space, "t", one, evolve=True)
+    StateTable(space, "t", changed, evolve=True)
+    assert list(StateTable(space, "t", rebuilt).scan()) == [(1, 100, 200, None)]
+    exchanged = schema.renamed("b", "c").renamed("a", "b").renamed("c", "a")
+    with pytest.raises(SchemaMismatchError, match=r"was called .*, and the table has columns of both names"):
+        StateTable(holding(schema, (1, 100, 200)), "t", TableSchema(exchanged.columns, ["k"]), evolve=True)
+
+
 def test_a_column_under_two_names_of_the_table_is_refused() -> None:
     space, table = dropped_and_added()
     table = StateTable(space, "t", table.schema.with_column(Column("x", "int32", **NULLABLE)), evolve=True)
