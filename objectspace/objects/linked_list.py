@@ -10,7 +10,7 @@ from objectspace.errors import EmptyError, ObjectNotFoundError, shown
 from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
-from objectspace.objects.torn import undivided
+from objectspace.objects.torn import undivided, undivided_read
 from objectspace.objects.variants import is_dead
 
 T = TypeVar("T")
@@ -319,6 +319,7 @@ class LinkedList(KeyedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"LinkedList({self._name!r}, {list(self)!r})"
 
+    @undivided_read
     def _value_at(self, node: Node[T]) -> T:
         self._wake_or_refuse()
         try:
@@ -326,6 +327,7 @@ class LinkedList(KeyedObject, Generic[T]):
         except KeyError:  # An interruption has come between the value and its node.
             self._refuse_cut()
 
+    @undivided
     def _set_value(self, node: Node[T], value: T) -> None:
         self._wake_or_refuse()
         self._table.write(node._label, value)

@@ -427,6 +427,7 @@ class List(list[T], PersistedObject):
             self._damaged(slot, slot, "expected the label of an element, a number")
         return slot
 
+    @undivided_read
     def _wake_rest(self) -> None:
         with self._home.mutex:
             if is_partial(self):
