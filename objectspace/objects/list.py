@@ -245,6 +245,7 @@ class List(list[T], PersistedObject):
         if not self._fresh:
             self._sequence.append(list.__len__(self) - len(self._sequence.labels))
 
+    @undivided
     def _lend_append(self) -> None:
         """Prepare for appending: elements beyond the labels are new, and nothing more is noted of them until a save."""
         self._home.touch(self)
