@@ -155,7 +155,7 @@ def _offer(left: _Side, right: _Side, first: int, second: int) -> tuple[float, i
     """Return what a neighbourhood costs, in labels for each insertion that then finds room, and how far it reaches."""
     first, second = left.within(first), right.within(second)
     low, high = _ends(left.beyond(first), right.beyond(second), first + second)
-    room = (high - low) / (max(abs(low), abs(high), 1.0) * _FINEST)
+    room = _room(low, high)
     if room * (1 - _OPEN) < (first + second) * _PACKED:
         return math.inf, first, second
     return (first + second) / max(math.log2(room * _OPEN) - _SPARE, 2.0**-40), first, second
