@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -27,6 +28,13 @@ STEP = 997
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Python drops what is raised while a generator is closed."""
+
+PREPARED = ("saved", "dirty", "fresh", "unread", "paged")
+"""How an object stands before it is edited."""
+
+ASKED: tuple[Callable[[PersistedObjectSpace], object], ...]
+ASKED = (PersistedObjectSpace.checkpoint, PersistedObjectSpace.rollback)
+"""What a handler asks of a space."""
 
 REFUSED = "was asked for in the middle of an edit, by a signal handler"
 
@@ -68,24 +76,22 @@ def test_an_edit_in_whose_midst_a_signal_handler_saves_or_goes_back_is_whole_or_
     kind: str, at_scale: bool, apart: int
 ) -> None:
     step, tried, refused = 1 if at_scale else STEP * apart, 0, 0
-    for before in ("saved", "dirty", "fresh", "unread", "paged"):
-        for number, edit in enumerate(EDITS[kind], 1):
-            calls, came = 7 * number % step, True
-            while came:
-                space = prepared(kind, before)
-                target = space.get("t")
-                came = signalled(partial(edit, target), calls, (space.checkpoint, space.rollback)[tried % 2])
-                if not is_taken(space):
-                    assert came, "a save was refused although nothing came in between"
-                    space.rollback()
-                    refused += 1
-                if "t" in space:
-                    assert shape(space.get("t").copy()) == shape(PersistedObjectSpace(space.store).get("t").copy())
-                space._check()
-                assert space.checkpoint().slots == 0
-                space.store.verify()
-                calls += step
-                tried += 1
+    for before, (number, edit), ask in product(PREPARED, enumerate(EDITS[kind], 1), ASKED):
+        calls, came = 7 * number % step, True
+        while came:
+            space = prepared(kind, before)
+            came = signalled(partial(edit, space.get("t")), calls, partial(ask, space))
+            if not is_taken(space):
+                assert came, "a save was refused although nothing came in between"
+                space.rollback()
+                refused += 1
+            if "t" in space:
+                assert shape(space.get("t").copy()) == shape(PersistedObjectSpace(space.store).get("t").copy())
+            space._check()
+            assert space.checkpoint().slots == 0
+            space.store.verify()
+            calls += step
+            tried += 1
     TALLY["edits with something in their midst"] += tried
     assert refused < tried > len(EDITS[kind])
 
