@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,9 @@ def scenarios(quick: bool) -> dict[str, Scenario]:
         "buffer": buffer(quick),
         "empty": almost_empty("One event a micro-batch", 1, quick),
         "none": almost_empty("Micro-batches without any event", 0, quick),
+        "files": almost_empty(
+            "One event a micro-batch, in a session as quiet_session() makes it", 1, quick, who.BY_FILE_SYSTEM
+        ),
         "state-50k": many_keys("State of 50,000 keys, 10,000 events a micro-batch", 50_000, quick),
         "state-5m": many_keys(
             f"State of {300_000 if quick else 5_000_000:,} keys, 10,000 events a micro-batch over 50,000 of them",
@@ -290,9 +293,11 @@ def buffer(quick: bool) -> Scenario:
     )
 
 
-def almost_empty(title: str, rows: int, quick: bool) -> Scenario:
-    """Return micro-batches that show what a query costs by itself."""
+def almost_empty(title: str, rows: int, quick: bool, conf: dict[str, str] | None = None) -> Scenario:
+    """Return micro-batches that show what a query costs by itself, perhaps with other settings than Spark has."""
     contestants = (who.OURS, who.STATELESS, *who.NATIVE_ROCKSDB)
+    if conf:
+        contestants = tuple(replace(one, conf=one.conf | conf) for one in contestants)
     return Scenario(title, events(8 if quick else 30, rows, 1000), contestants, {"stateless": 1.5})
 
 

@@ -30,7 +30,13 @@ SHARDS = 2
 
 _STORE = "spark.sql.streaming.stateStore"
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state"
+_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.{}BasedCheckpointFileManager"
+BY_FILE_SYSTEM = {_FILES: _MANAGER.format("FileSystem")}
+"""How ``quiet_session()`` has a query's files kept; all else runs as Spark does by default."""
+
 MEMORY = {
+    _FILES: _MANAGER.format("FileContext"),
     f"{_STORE}.providerClass": f"{_PROVIDER}.HDFSBackedStateStoreProvider",
     f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "false",
     f"{_STORE}.rocksdb.trackTotalNumberOfRows": "false",

@@ -8,9 +8,10 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,10 @@ _QUIET = {
     # On TCP the first rows of a task wait for the acknowledgement of what was sent before them, which Linux delays.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+# The default one asks of each file that a query keeps whether it is a link, and starts a process for each question.
+_WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def quiet_session(
@@ -80,7 +85,17 @@ def quiet_session(
             raise
     # Spark finds the format by itself if the package lies in a folder of sys.path, unlike an editable install.
     session.dataSource.register(ObjectSpaceSource)
+    _start_no_processes_for_files(session)
     return session
+
+
+def _start_no_processes_for_files(session: SparkSession) -> None:
+    """Let queries keep their files by other means, unless the settings of Spark name some, or it has these no more."""
+    if session.conf.get(_FILE_MANAGER, None) is not None:
+        return
+    with suppress(Py4JError):
+        session._jvm.java.lang.Class.forName(_WITHOUT_PROCESSES)  # type: ignore[union-attr]
+        session.conf.set(_FILE_MANAGER, _WITHOUT_PROCESSES)
 
 
 @contextmanager

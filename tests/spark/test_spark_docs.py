@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from objectspace.spark import session
+from objectspace.spark.session import _FILE_MANAGER, _start_no_processes_for_files
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -89,6 +92,25 @@ def test_the_pages_have_folders_of_their_own() -> None:
 
 
 def test_a_quiet_session_has_the_settings_that_the_page_advises(spark: SparkSession) -> None:
-    advised = re.findall(r"^\| `(spark\.[\w.]+)=(\w+)` \|", (ROOT / "docs/spark.md").read_text(), re.MULTILINE)
-    assert len(advised) == 2
+    advised = re.findall(r"^\| `(spark\.[\w.]+)=([\w.]+)` \|", (ROOT / "docs/spark.md").read_text(), re.MULTILINE)
+    assert len(advised) == 3
     assert {name: spark.conf.get(name) for name, _ in advised} == dict(advised)
+
+
+def test_a_quiet_session_leaves_the_files_of_queries_to_what_spark_is_told(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set(_FILE_MANAGER, "of somebody else")
+    _start_no_processes_for_files(other)
+    assert other.conf.get(_FILE_MANAGER) == "of somebody else"
+    other.conf.unset(_FILE_MANAGER)
+    _start_no_processes_for_files(other)
+    assert other.conf.get(_FILE_MANAGER) == spark.conf.get(_FILE_MANAGER)
+
+
+def test_a_quiet_session_asks_for_no_class_that_spark_has_no_more(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_WITHOUT_PROCESSES", "org.apache.spark.Moved")
+    other = spark.newSession()
+    _start_no_processes_for_files(other)
+    assert other.conf.get(_FILE_MANAGER, None) is None
