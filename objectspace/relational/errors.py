@@ -14,7 +14,7 @@ class SchemaError(RelationalError, ValueError):
 
 
 class SchemaMismatchError(RelationalError, TypeError):
-    """A stored table has a different schema from the one it was opened with."""
+    """A stored table has a different schema from the one it was opened with, or there is no such table."""
 
 
 class RowError(RelationalError, ValueError):

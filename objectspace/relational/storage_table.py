@@ -303,7 +303,7 @@ class _View:
         has_rows = name in index and may_be_table(*index[name][2:])
         stored = reader.item(index[TABLES][0], name) if has_rows and TABLES in index else None
         if stored is None:
-            raise SchemaMismatchError(f"there is no table {name!r} at epoch {self.epoch} of {store.path}")
+            raise SchemaMismatchError(f"there is no table {name!r} {self._known_from()}")
         self.object_id = index[name][0]
         self._watermarks_id = index[WATERMARKS][0] if WATERMARKS in index else None
         self.take(TableRecord.from_json(name, orjson.loads(stored.value)))
@@ -317,6 +317,15 @@ class _View:
         own = record.schema.vnode_column is not None
         self.keys = KeySpace(self.name, record.schema, self._vnodes(watermarks) if own else None)
         self.seen = Visibility(self.keys, watermarks)
+
+    def _known_from(self) -> str:
+        """Return where a table was looked for, and what tells which ones are there."""
+        if not self.reader.newest:
+            return f"in {self.store.path}, where no epoch is committed yet: space.checkpoint() commits one"
+        return (
+            f"at epoch {self.epoch} of {self.store.path}: tables(space.at({self.epoch})) lists those that there are; a"
+            " table is there from the first checkpoint after it was made"
+        )
 
     def _vnodes(self, watermarks: Any) -> VnodeBitmap:
         """Return the vnodes of a table whose rows name them: the usual ones, and others that it has used."""

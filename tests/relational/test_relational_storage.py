@@ -31,6 +31,7 @@ from objectspace.relational import (
     TableSchema,
     compacted,
     rename_table,
+    tables,
 )
 from objectspace.relational.keys_arrow import encode_keys
 from objectspace.relational.values import nearest_float32
@@ -129,11 +130,16 @@ def test_a_range_over_different_directions_is_refused() -> None:
 
 def test_what_does_not_exist_is_refused() -> None:
     space = committed(ROWS)
-    with pytest.raises(SchemaMismatchError, match="no table 'u'"):
+    with pytest.raises(
+        SchemaMismatchError, match=r"no table 'u' at epoch 1 of :memory:: tables\(space\.at\(1\)\) lists"
+    ):
         StorageTable(space, "u")
+    assert [*tables(space.at(1))] == ["t"]
     with pytest.raises(UnknownCheckpointError):
         StorageTable(space, "t", epoch=9)
-    with pytest.raises(SchemaMismatchError):
+    with pytest.raises(
+        SchemaMismatchError, match=r"no table 't' in :memory:, where no epoch .*: space\.checkpoint\(\)"
+    ):
         StorageTable(CheckpointStore(":memory:"), "t")
 
 
