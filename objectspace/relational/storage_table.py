@@ -48,6 +48,7 @@ class StorageTable:
 
     Raises:
         SchemaMismatchError: there is no such table at that epoch.
+        SchemaError: at that epoch it has no column of one of the names.
         UnknownCheckpointError: the epoch is not committed yet, is before the first one, or its rows were merged into a
             newer checkpoint.
 
@@ -74,7 +75,10 @@ class StorageTable:
         if isinstance(columns, str):
             raise SchemaError(f"table {name!r}: columns are names, such as [{columns!r}]: found {columns!r}")
         self.columns = tuple(schema.names if columns is None else columns)
-        self._places = tuple(schema.place_of(column) for column in self.columns)
+        try:
+            self._places = tuple(schema.place_of(column) for column in self.columns)
+        except SchemaError as error:
+            raise SchemaError(f"table {name!r}: {error}") from None
 
     @property
     def schema(self) -> TableSchema:

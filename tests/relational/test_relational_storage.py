@@ -71,7 +71,7 @@ def test_columns_can_be_chosen_and_repeated() -> None:
     table = StorageTable(committed(ROWS), "t", columns=["c", "a", "c"])
     assert table.get_row((1, 5)) == ("r5", 1, "r5")
     assert next(table.scan(prefix=(1,))) == ("r9", 1, "r9")
-    with pytest.raises(SchemaError, match="no column 'z'"):
+    with pytest.raises(SchemaError, match="table 't': there is no column 'z': the columns are a, b, c"):
         StorageTable(committed(ROWS), "t", columns=["z"])
 
 
