@@ -38,16 +38,30 @@ class KeySpace:
         if schema.distribution_key:
             self._vnode = hasher([schema.column(name).type for name in schema.distribution_key])
 
-    def checked(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+    def checked(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0, what: str = "a key") -> Row:
         """Return values of the primary key in their one form: see :meth:`TableSchema.check_key`.
 
         Raises:
             RowError: they do not fit the schema; the message names the table.
         """
         try:
-            return self.schema.check_key(values, whole=whole, skip=skip)
+            return self.schema.check_key(values, whole=whole, skip=skip, what=what)
         except RowError as error:
             raise RowError(f"table {self.table!r}: {error}") from None
+
+    def checked_range(
+        self, prefix: Sequence[Any], lower: Sequence[Any] | None, upper: Sequence[Any] | None
+    ) -> tuple[Row, Row | None, Row | None]:
+        """Return a prefix and the bounds below it in their one form; a bound with no column is none.
+
+        Raises:
+            RowError: they do not fit the schema; the message names the table, and which of them it is.
+        """
+        group = self.checked(prefix, whole=False, what="the prefix")
+        skip = len(group)
+        least = None if lower is None else self.checked(lower, whole=False, skip=skip, what="lower") or None
+        most = None if upper is None else self.checked(upper, whole=False, skip=skip, what="upper") or None
+        return group, least, most
 
     def key(self, values: Row) -> bytes:
         """Return the key of the checked values of the whole primary key.

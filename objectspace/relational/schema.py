@@ -225,23 +225,23 @@ class TableSchema:
         """
         return rows if self._are_in_form(rows) else list(map(self.check_row, rows))  # type: ignore[return-value]
 
-    def check_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+    def check_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0, what: str = "a key") -> Row:
         """Return key values in their one form.
 
         Args:
             values: the values of the leading key columns, or of all of them if ``whole``; any of them may be ``None``.
             whole: whether it must be the whole key.
             skip: how many key columns to skip before them.
+            what: what the values are, for the message.
 
         Raises:
             RowError: there are too few or too many, or one does not fit.
         """
         checks = self._key_checks[skip:]
         if type(values) is not tuple and (isinstance(values, str | bytes) or not isinstance(values, Sequence)):
-            raise RowError(f"a key is a tuple of values ({self._key_names()}): found {values!r:.200}")
+            raise RowError(f"{what} is a tuple of values ({self._key_names(skip)}): found {values!r:.200}")
         if len(values) > len(checks) or (whole and len(values) < len(checks)):
-            amount = f"{len(checks)}" if whole else f"{len(checks)} at most"
-            raise RowError(f"a key has {amount} values ({self._key_names()}): found {values!r:.200}")
+            raise RowError(f"{what} has {self._room(whole, skip)}: found {values!r:.200}")
         checked: list[Any] = []
         for check, value in zip(checks, values):
             try:
@@ -578,8 +578,18 @@ class TableSchema:
                 return RowError(f"column {column.name!r} ({column.type}): {error}; the row is {row!r:.200}")
         raise AssertionError(f"the row fits: {row!r}")
 
-    def _key_names(self) -> str:
-        return ", ".join(name for name, _ in self.primary_key)
+    def _room(self, whole: bool, skip: int) -> str:
+        """Return how many values a key has, or one of its parts that begins after some columns."""
+        count, names = len(self.primary_key) - skip, self._key_names(skip)
+        if not count:
+            return (
+                f"no values after a prefix of the whole key ({self._key_names()})" if skip else "no values, nor columns"
+            )
+        after = ", which the prefix leaves of the key" if skip else ""
+        return f"{'' if whole else 'at most '}{count} value{'s' if count > 1 else ''} ({names}){after}"
+
+    def _key_names(self, skip: int = 0) -> str:
+        return ", ".join(name for name, _ in self.primary_key[skip:])
 
 
 def _ids_of(columns: tuple[Column, ...]) -> tuple[int, ...]:

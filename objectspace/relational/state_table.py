@@ -259,11 +259,7 @@ class StateTable:
         inclusive: tuple[bool, bool] = INCLUSIVE,
         vnode: int | None = None,
     ) -> table_scans.Span:
-        checked = self._keys.checked
-        group = checked(prefix, whole=False)
-        # A bound with no column stands for all rows, included or not.
-        bounds = [None if b is None else checked(b, whole=False, skip=len(group)) or None for b in (lower, upper)]
-        return table_scans.Span(group, bounds[0], bounds[1], inclusive, vnode)
+        return table_scans.Span(*self._keys.checked_range(prefix, lower, upper), inclusive, vnode)
 
     def insert_row(self, row: RowLike) -> None:
         """Insert a row; if a row with its key is there, a blind or trusted table overwrites it.

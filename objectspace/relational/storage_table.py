@@ -128,10 +128,7 @@ class StorageTable:
         Time: O(log n) for the first row, then O(1) per row.
         """
         check_inclusive(self.name, inclusive)
-        checked = self._view.keys.checked
-        group = checked(prefix, whole=False)
-        bounds = [None if b is None else checked(b, whole=False, skip=len(group)) for b in (lower, upper)]
-        rows = self._view.rows(group, bounds[0], bounds[1], inclusive, reverse)
+        rows = self._view.rows(*self._view.keys.checked_range(prefix, lower, upper), inclusive, reverse)
         return rows if self.columns == self.schema.names else map(self._output, rows)
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -366,7 +363,6 @@ class _View:
         self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool], reverse: bool
     ) -> Iterator[Row]:
         """Yield the rows of a range as SQL sees it."""
-        lower, upper = lower or None, upper or None  # A bound with no column stands for all rows.
         (lower, upper), inclusive = zip(*map(_decided, (lower, upper), inclusive))
         pages = self._pages([] if () in (lower, upper) else self._sql_ranges(prefix, lower, upper, inclusive), reverse)
         rows = (row for page in pages for row in self.codec.decode_all(page))

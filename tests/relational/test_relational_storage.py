@@ -567,6 +567,32 @@ def test_an_inclusive_that_is_no_pair_is_refused_in_words(inclusive: Any) -> Non
             table.scan(lower=(1,), inclusive=inclusive)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"prefix": (1, 2, 3)}, r"the prefix has at most 2 values \(a, b\): found \(1, 2, 3\)"),
+        ({"prefix": "x"}, r"the prefix is a tuple of values \(a, b\): found 'x'"),
+        ({"lower": (1, 2, 3)}, r"lower has at most 2 values \(a, b\): found"),
+        (
+            {"prefix": (1,), "lower": (1, 2)},
+            r"lower has at most 1 value \(b\), which the prefix leaves of the key: found",
+        ),
+        ({"prefix": (1,), "upper": "x"}, r"upper is a tuple of values \(b\): found 'x'"),
+        (
+            {"prefix": (1, 2), "upper": (1,)},
+            r"upper has no values after a prefix of the whole key \(a, b\): found \(1,\)",
+        ),
+    ],
+)
+def test_values_beyond_the_key_are_refused_with_how_many_fit(options: Any, told: str) -> None:
+    space = committed([("+", (1, 2, "x"))])
+    for table in (StateTable(space, "t"), StorageTable(space, "t")):
+        with pytest.raises(RowError, match=f"^table 't': {told}"):
+            table.scan(**options)
+        with pytest.raises(RowError, match=r"^table 't': a key has 2 values \(a, b\): found \(1,\)"):
+            table.get_row((1,))
+
+
 def test_what_gives_no_batches_and_no_columns_is_refused_in_words() -> None:
     space = committed([("+", (1, 2, "x"))])
     for rows in (0, -1, 1.5):
