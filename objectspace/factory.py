@@ -90,7 +90,7 @@ class ObjectFactory(ABC):
             length: the number of elements.
             default: what an element holds until it is assigned.
         """
-        return self._create(Array, name, _array_options(length, default))
+        return self._create(Array, name, _array_options(name, length, default))
 
     def get_array(self, name: str) -> Array[Any]:
         """Return an array of fixed length by its name."""
@@ -98,7 +98,7 @@ class ObjectFactory(ABC):
 
     def get_or_create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
         """Return an array of fixed length by its name, creating it if there is none; an existing default stays."""
-        found = self._get_or_create(Array, name, _array_options(length, default))
+        found = self._get_or_create(Array, name, _array_options(name, length, default))
         return _same(found, "length", len(found), length)
 
     def create_list(self, name: str) -> List[Any]:
@@ -349,14 +349,16 @@ def _plain(default: Any) -> Any:
     return found
 
 
-def _array_options(length: int, default: Any) -> dict[str, Any]:
+def _array_options(name: str, length: int, default: Any) -> dict[str, Any]:
+    found = f"array {shown(name)}: the length is {shown(length):.80}: expected"
+    try:
+        count = operator.index(length)
+    except TypeError as error:
+        raise TypeError(f"{found} a whole number") from error
     if isinstance(length, bool):
-        raise TypeError(f"the length of an array is {length}: expected a whole number")
-    count = operator.index(length)
+        raise TypeError(f"{found} a whole number")
     if not 0 <= count <= sys.maxsize:
-        raise ValueError(
-            f"the length of an array is {shown(length)}: expected 0 to {sys.maxsize}, or use a sparse array"
-        )
+        raise ValueError(f"{found} 0 to {sys.maxsize}, or use a sparse array")
     return {"length": count, "default": _plain(default)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -16,7 +15,7 @@ from objectspace.errors import shown
 from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, alike, unchanged
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.placing import placed
+from objectspace.objects.placing import placed, whole
 from objectspace.objects.variants import refuse_dead
 
 T = TypeVar("T")
@@ -117,7 +116,7 @@ class Array(KeyedObject, Sequence[T]):
 
         Time: O(stop).
         """
-        first, last, _ = slice(operator.index(start), operator.index(stop)).indices(len(self))
+        first, last, _ = slice(whole(self, start), whole(self, stop)).indices(len(self))
         for place, element in enumerate(islice(self, first, max(first, last)), first):
             if alike(element, value):
                 return place

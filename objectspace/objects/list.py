@@ -16,7 +16,7 @@ from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.labels import Label
-from objectspace.objects.placing import placed
+from objectspace.objects.placing import placed, whole
 from objectspace.objects.sequence import Sequenced
 from objectspace.objects.torn import reads_first, undivided, undivided_read
 from objectspace.objects.variants import become, is_cold, is_partial, named_as
@@ -86,7 +86,7 @@ class List(list[T], PersistedObject):
         Time: O(n) in memory, as for ``list``.
         Dirties: one item and the length; sometimes a few neighbours.
         """
-        place = _clamp(operator.index(index), len(self))
+        place = _clamp(whole(self, index), len(self))
         if self._watch():
             self._sequence.insert(place, self)
         list.insert(self, place, value)

@@ -12,12 +12,29 @@ from objectspace.errors import EmptyError, shown
 T = TypeVar("T")
 
 
-class Ended(Protocol):
+class Named(Protocol):
+    """What has a name for errors."""
+
+    def _describe(self) -> str: ...
+
+
+class Ended(Named, Protocol):
     """What has a length, and a name for errors."""
 
     def __len__(self) -> int: ...
 
-    def _describe(self) -> str: ...
+
+def whole(target: Named, index: SupportsIndex) -> int:
+    """Return an index as an ``int``.
+
+    Raises:
+        TypeError: it is not a whole number.
+    """
+    try:
+        return operator.index(index)
+    except TypeError as error:
+        message = f"{target._describe()}: the index is {shown(index):.80}: expected a whole number"
+        raise TypeError(message) from error
 
 
 def placed(target: Ended, index: SupportsIndex) -> int:
@@ -25,8 +42,12 @@ def placed(target: Ended, index: SupportsIndex) -> int:
 
     Raises:
         IndexError: there is no such place.
+        TypeError: the index is not a whole number.
     """
-    place = operator.index(index)
+    try:
+        place = operator.index(index)
+    except TypeError:
+        place = whole(target, index)  # Only now: one more call for each index would take time.
     place += len(target) if place < 0 else 0
     if not 0 <= place < len(target):
         raise IndexError(f"{target._describe()} has {len(target)} elements, none at {shown(operator.index(index))}")

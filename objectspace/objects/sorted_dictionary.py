@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 
 from objectspace.errors import shown
 from objectspace.objects.base import ABSENT, alike
+from objectspace.objects.placing import whole
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.variants import refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
@@ -225,6 +226,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n) in memory; O(distance from the nearer end) if the dictionary is not.
         """
+        index = whole(self, index)
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"{self._describe()} has {len(self)} items, none at {shown(index)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, TypeVar
 from objectspace import keys
 from objectspace.errors import EmptyError, shown
 from objectspace.objects.base import ABSENT
+from objectspace.objects.placing import whole
 from objectspace.objects.set import MemberCodec, SetMethods
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.variants import is_dead
@@ -82,6 +83,7 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
         """
         if not len(self):
             raise KeyError(f"{self._describe()} is empty: there is nothing to pop")
+        index = whole(self, index)
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"{self._describe()} has {len(self)} elements, none at {shown(index)}")
@@ -219,6 +221,7 @@ class SortedSetView(SetMethods[T]):
 
         Time: O(distance from the end). Dirties: one item and the length.
         """
+        index = whole(self._source, index)
         walk, steps = (iter(self), index) if index >= 0 else (reversed(self), -1 - index)
         for value in islice(walk, min(steps, sys.maxsize), None):
             self._source.discard(value)

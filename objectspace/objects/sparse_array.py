@@ -16,6 +16,7 @@ from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.placing import whole
 from objectspace.objects.variants import refuse_dead
 
 T = TypeVar("T")
@@ -120,8 +121,8 @@ class SparseArray(KeyedObject, Generic[T]):
         Time: O(log n) for the first slot, then O(1) per slot. In memory, besides: O(indexes in the range) if these are
         fewer than the slots, else O(n log n) if slots came or went since the last time.
         """
-        low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
-        high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
+        low = INT64_MIN if start is None else max(whole(self, start), INT64_MIN)
+        high = INT64_MAX if stop is None else min(whole(self, stop) - 1, INT64_MAX)
         yield from self._assigned(low, high)
 
     def clear(self) -> None:
@@ -203,7 +204,10 @@ class SparseArray(KeyedObject, Generic[T]):
         return copy.deepcopy(self._default) if value is ABSENT else value
 
     def _place(self, index: SupportsIndex) -> int:
-        place = operator.index(index)
+        try:
+            place = operator.index(index)
+        except TypeError:
+            place = whole(self, index)
         if not INT64_MIN <= place <= INT64_MAX:
             raise IndexError(f"{self._describe()}: the index {shown(place)} has more than 64 bits")
         return place
@@ -211,7 +215,8 @@ class SparseArray(KeyedObject, Generic[T]):
     def _places(self, index: slice) -> range:
         if index.start is None or index.stop is None:
             raise ValueError(f"{self._describe()}: a slice needs both bounds, since a sparse array has no ends")
-        places = range(*map(operator.index, (index.start, index.stop, 1 if index.step is None else index.step)))
+        bounds = (index.start, index.stop, 1 if index.step is None else index.step)
+        places = range(*(whole(self, bound) for bound in bounds))
         self._place(index.start)
         self._place(places[-1] if places else index.stop)
         return places

@@ -16,7 +16,7 @@ from objectspace.errors import shown
 from objectspace.extras import require
 from objectspace.keys import INT64_MAX
 from objectspace.objects.base import ABSENT
-from objectspace.objects.indexing import Piece, selected
+from objectspace.objects.indexing import Piece, Selection, selected
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.torn import undivided
 
@@ -109,7 +109,7 @@ class Tensor(KeyedObject):
 
         Time: O(elements and chunks touched).
         """
-        found = selected(index, self._shape, self._chunks)
+        found = self._selected(index)
         out = self._np.full(found.laid, self._fill, self._dtype)
         for piece, chunk in self._read(found.pieces):
             if chunk is not ABSENT:
@@ -128,7 +128,7 @@ class Tensor(KeyedObject):
         Time: O(elements and chunks touched). Dirties: one item per chunk in which an
         element changes, and the length for a new one.
         """
-        found = selected(index, self._shape, self._chunks)
+        found = self._selected(index)
         shape = found.shape
         # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
         converted = self._converted(value)
@@ -136,6 +136,12 @@ class Tensor(KeyedObject):
         if (shape or _has_ellipsis(index)) and surplus > 0 and prod(converted.shape[:surplus]) == 1:
             converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
         self._assign(found.pieces, self._np.broadcast_to(converted, shape).reshape(found.laid))
+
+    def _selected(self, index: Any) -> Selection:
+        try:
+            return selected(index, self._shape, self._chunks)
+        except IndexError as error:
+            raise IndexError(f"{self._describe()}: {error}") from error
 
     def _converted(self, value: Any) -> npt.NDArray[Any]:
         """Return a value as an array of the dtype."""
@@ -265,12 +271,12 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     Raises:
         ValueError: a negative length, chunks that do not fit the shape or are too large, a type that is not numeric or
             cannot be stored, a fill that does not fit the type.
-        TypeError: a fill that is no number.
+        TypeError: a fill that is no number, or a length that is no whole one.
     """
     require("numpy", "tensor")
     import numpy
 
-    lengths = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))
+    lengths = _whole("shape", shape if isinstance(shape, tuple | list) else (shape,))
     kind = numpy.dtype(dtype)
     if kind.kind not in "biufc":
         raise ValueError(f"the dtype of a tensor is {kind}: expected bool, integers, floats or complex numbers")
@@ -283,7 +289,7 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
             f"the shape of a tensor is {lengths}: expected lengths of 0 or more, and at most {INT64_MAX} elements"
         )
     given = (chunks,) if isinstance(chunks, int) else chunks
-    sizes = _default_chunks(lengths) if given is None else tuple(map(operator.index, given))
+    sizes = _default_chunks(lengths) if given is None else _whole("chunks", given)
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")
     sizes = tuple(min(size, max(1, length)) for size, length in zip(sizes, lengths, strict=True))
@@ -293,6 +299,15 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
             f" {CHUNK_BYTES}, as it is read and written whole; give smaller chunks, or none"
         )
     return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": _checked_fill(fill, kind)}
+
+
+def _whole(what: str, lengths: Any) -> tuple[int, ...]:
+    """Return the lengths of dimensions as integers."""
+    try:
+        return tuple(map(operator.index, lengths))
+    except TypeError as error:
+        message = f"the {what} of a tensor: found {shown(lengths):.80}, expected a whole number for each dimension"
+        raise TypeError(message) from error
 
 
 def _checked_fill(fill: Any, kind: np.dtype[Any]) -> Any:

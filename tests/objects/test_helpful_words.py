@@ -149,7 +149,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: one_of_each().get("sorted_set").view_between(0, 9).pop(HUGE), IndexError, f"none at {HUGE_SHOWN}"),
     (lambda: one_of_each().get("sorted_set").view_between(HUGE, 1), ValueError, f"{HUGE_SHOWN} is greater than 1"),
     (lambda: one_of_each().get("sorted_dictionary").popitem(HUGE), IndexError, f"none at {HUGE_SHOWN}"),
-    (lambda: groups().create_array("a", HUGE), ValueError, f"length of an array is {HUGE_SHOWN}: expected 0 to"),
+    (lambda: groups().create_array("a", HUGE), ValueError, f"array 'a': the length is {HUGE_SHOWN}: expected 0 to"),
     (lambda: VolatileObjectSpace(cache_slots=-HUGE), ValueError, f"cache_slots is {HUGE_SHOWN}: keep at least 1"),
     (lambda: groups().create_list(HUGE), TypeError, f"a name is text: found {HUGE_SHOWN} of type int"),
     (lambda: space_with_a_huge_key(1).at(HUGE), EpochTypeError, f"epoch is {HUGE_SHOWN}: expected an int of 64 bits"),
@@ -161,6 +161,66 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: groups().create_tensor("t", (2,), fill=[]), ValueError, r"fill of a tensor is \[\]: expected a number"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
+
+
+@pytest.mark.parametrize("length", ["3", 3.0, None, True])
+def test_a_length_that_is_no_whole_number_is_refused_with_the_array(length: Any) -> None:
+    space = VolatileObjectSpace()
+    for make in (space.create_array, space.get_or_create_array):
+        with pytest.raises(TypeError, match=rf"^array 'a': the length is {length!r}: expected a whole number"):
+            make("a", length)
+    assert "a" not in space
+
+
+USES_OF_AN_INDEX: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("array", lambda array, index: array[index]),
+    ("array", lambda array, index: array.__setitem__(index, 1)),
+    ("array", lambda array, index: array.index(1, index)),
+    ("list", lambda target, index: target.insert(index, 1)),
+    ("list", lambda target, index: target.pop(index)),
+    ("sparse_array", lambda array, index: array[index]),
+    ("sparse_array", lambda array, index: array.__setitem__(index, 1)),
+    ("sparse_array", lambda array, index: array.__delitem__(index)),
+    ("sparse_array", lambda array, index: array[0:index]),
+    ("sparse_array", lambda array, index: list(array.assigned(index))),
+    ("sorted_set", lambda target, index: target.pop(index)),
+    ("sorted_set", lambda target, index: target.view_between(0, 9).pop(index)),
+    ("sorted_dictionary", lambda target, index: target.peekitem(index)),
+    ("sorted_dictionary", lambda target, index: target.popitem(index)),
+]
+
+
+@pytest.mark.parametrize("index", ["1", 1.0, b""])
+@pytest.mark.parametrize(("name", "use"), USES_OF_AN_INDEX)
+def test_an_index_that_is_no_whole_number_is_refused_with_the_object(
+    name: str, use: Callable[[Any, Any], Any], index: Any
+) -> None:
+    target = one_of_each().get(name)
+    before = target.copy()
+    with pytest.raises(TypeError, match=rf"'{name}': the index is {index!r}: expected a whole number"):
+        use(target, index)
+    assert target.copy() == before
+
+
+def test_an_index_that_numpy_refuses_is_refused_with_the_tensor() -> None:
+    tensor = VolatileObjectSpace().create_tensor("t", (2, 3))
+    for index, told in [((0, 3), "index 3 is out of bounds for axis 1 with size 3"), ("a", "only integers, slices")]:
+        for use in (lambda at: tensor[at], lambda at: tensor.__setitem__(at, 1)):
+            with pytest.raises(IndexError, match=rf"^Tensor 't': {told}"):
+                use(index)
+    assert tensor.touched() == 0
+
+
+@pytest.mark.parametrize("lengths", ["3", 3.0, (1, None)])
+def test_lengths_of_a_tensor_that_are_no_whole_numbers_are_refused_in_words(lengths: Any) -> None:
+    space = VolatileObjectSpace()
+    with pytest.raises(TypeError, match=r"the shape of a tensor: found .*, expected a whole number for each dimension"):
+        space.create_tensor("t", lengths)
+    with pytest.raises(
+        TypeError, match=r"the chunks of a tensor: found .*, expected a whole number for each dimension"
+    ):
+        space.create_tensor("t", (2, 2), chunks=lengths)
+    assert "t" not in space
 
 
 @pytest.mark.parametrize(("mistake", "kind", "message"), MISTAKES)
