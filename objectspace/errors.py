@@ -45,7 +45,7 @@ class WrongKindError(ObjectSpaceError, TypeError):
 
 
 class EmptyError(ObjectSpaceError, IndexError):
-    """A queue, stack or linked list has no element to give."""
+    """A queue, stack, linked list or sorted set has no element to give."""
 
 
 class UnencodableValueError(ObjectSpaceError, TypeError):

@@ -222,7 +222,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         """Return the item at an index in key order, the last one by default.
 
         Raises:
-            IndexError: there is no such item.
+            IndexError: there is no such item, as in an empty dictionary.
 
         Time: O(log n) in memory; O(distance from the nearer end) if the dictionary is not.
         """
