@@ -16,6 +16,7 @@ from objectspace.operators.sources import key_parts
 from objectspace.relational import SchemaError, TableSchema
 from objectspace.relational.chunk import OPS
 from objectspace.relational.schema import KeyPart
+from objectspace.spark.feed_schema import require_epochs_of_rows
 from objectspace.spark.tasks import TAG, SourceInput
 
 _TEXT = (StringType, CharType, VarcharType)
@@ -49,7 +50,7 @@ def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
     """Return the columns of a source without that of the operations.
 
     Raises:
-        SchemaError: there is no such column, or it is not text.
+        SchemaError: there is no such column, or it is not text; or another one is the epoch of a change feed.
     """
     if op_column is not None and op_column not in frame.columns:
         raise SchemaError(f"op_column {op_column!r}: the source has the columns {', '.join(frame.columns)}")
@@ -58,6 +59,8 @@ def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
             f"op_column {op_column!r} is of the type {kind.simpleString()}: expected text, one of {', '.join(OPS)} in"
             " each row"
         )
+    if op_column is not None:
+        require_epochs_of_rows(frame.schema, f"op_column={op_column!r}")
     return StructType([one for one in frame.schema.fields if one.name != op_column])
 
 
@@ -177,7 +180,8 @@ def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[KeyPart]
     """Return the schema of the changes of a source; a key column takes NULL only if its DataFrame says so.
 
     Raises:
-        SchemaError: the key is not names of columns, or the column of operations is missing or not text.
+        SchemaError: the key is not names of columns, the column of operations is missing or not text, or another one is
+            the epoch of a change feed.
     """
     parts = key_parts(key)
     found = schema_of(frame, op_column)

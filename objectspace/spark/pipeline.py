@@ -123,7 +123,8 @@ class Pipeline(Builder):
 
         Raises:
             ObjectSpaceError: the rows belong to a Spark Connect session.
-            SchemaError: the name is taken, or a column is missing or of a type without a match.
+            SchemaError: the name is taken, or a column is missing or of a type without a match, or rows are taken back
+                and have the epoch of a change feed.
         """
         if not isinstance(schema, DataFrame):
             return super().source(name, schema, key, append_only=bool(append_only))

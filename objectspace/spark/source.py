@@ -26,12 +26,13 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.spark import change_feed
 from objectspace.spark.change_feed import Part
 from objectspace.spark.feed_columns import FeedColumns
+from objectspace.spark.feed_schema import FEED
 from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.read_options import is_set
 from objectspace.spark.spans import Span
-from objectspace.spark.subject import FEED, Subject
+from objectspace.spark.subject import Subject
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 MOST_EPOCHS = 1000

@@ -21,6 +21,7 @@ from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
 from objectspace.spark.feed_columns import FeedColumns
+from objectspace.spark.feed_schema import FEED
 from objectspace.spark.feed_table import Place, Stored, tables_of
 from objectspace.spark.history import History, Seen
 from objectspace.spark.key_values import Parts, entries, key_value_tables
@@ -40,9 +41,6 @@ _FIXED = {
     "object": StructType().add("shard", IntegerType()).add("key", StringType()).add("value", StringType()),
 }
 """The schemas of what has no columns of its own."""
-
-FEED = StructType().add("op", StringType()).add("epoch", LongType())
-"""The columns that a change feed has before those of the table."""
 
 
 @dataclass(frozen=True)

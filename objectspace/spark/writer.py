@@ -23,8 +23,9 @@ from objectspace.operators import Materialize
 from objectspace.operators.chunks import moved_apart
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.operators.materialize import Conflict
-from objectspace.relational import Chunk, TableSchema
+from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
+from objectspace.spark.feed_schema import require_epochs_of_rows
 from objectspace.spark.handover import router, settled_for, together
 from objectspace.spark.offsets import files_without_spark, offsets_before, offsets_of, query_of
 from objectspace.spark.progress import figures_of
@@ -165,18 +166,27 @@ class Target:
         """Return the schema of the table.
 
         Raises:
-            ObjectSpaceError: an option names a column that is not there.
+            ObjectSpaceError: an option names a column that is not there, or rows are taken back and have the epoch of a
+                change feed.
         """
         if self.op_column is not None and self.op_column not in rows.names:
             raise ObjectSpaceError(
                 f"the option op is {self.op_column!r}: expected one of the columns {', '.join(rows.names)}"
             )
+        if self.op_column is not None:
+            self._require_epochs_of_rows(rows)
         columns = TableSchema.from_spark(StructType([one for one in rows.fields if one.name != self.op_column]))
         if missing := [name for name in self.versions if name not in columns.names]:
             raise ObjectSpaceError(
                 f"the option version is {missing[0]!r}: expected some of the columns {', '.join(columns.names)}"
             )
         return TableSchema(columns.columns, list(self.key))
+
+    def _require_epochs_of_rows(self, rows: StructType) -> None:
+        try:
+            require_epochs_of_rows(rows, f"the option op={self.op_column!r}")
+        except SchemaError as error:
+            raise SchemaError(f"table {self.table!r}: {error}") from None
 
     def operator(self, schema: TableSchema) -> Materialize:
         """Return what keeps the table."""
@@ -195,7 +205,8 @@ class TableWriter(DataSourceStreamArrowWriter):
         rows: the schema of the stream.
 
     Raises:
-        ObjectSpaceError: an option names a column that is not there.
+        ObjectSpaceError: an option names a column that is not there, or rows are taken back and have the epoch of a
+            change feed.
     """
 
     def __init__(self, target: Target, rows: StructType) -> None:

@@ -59,6 +59,7 @@ def test_the_programs_run(
         re.findall(r"^\| +(\+)\| +(\w\w)\| +(\d+)\|$", printed, re.MULTILINE)
     )
     assert "{'DL': 90}\n{'B6': 9}\n{'UA': 20}\n" in printed
+    assert "\n[(1, 2), (2, 1)]\n" in printed
     assert {("UA", "20"), ("B6", "9")} == set(re.findall(r"^\| +(\w\w)\| +(\d+)\|$", printed, re.MULTILINE))
     assert re.search(r"epoch 1 \(batch 0\): 5 rows, \d+ dirty slots", printed)
 

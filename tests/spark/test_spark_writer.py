@@ -17,16 +17,18 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Chain, location_at
 from checkpoint.chain.collect import MANIFESTS, RUNS, file_name
 from checkpoint.chain.founding import SPACE_FILE
+from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError
-from objectspace.relational import StorageTable
-from objectspace.spark import shard_expression
+from objectspace.relational import Column, SchemaError, StateTable, StorageTable, TableSchema
+from objectspace.spark import Pipeline, shard_expression
 from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import TableWriter, Target, Written
@@ -116,6 +118,33 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         planned(op="ops")
     with pytest.raises(ObjectSpaceError, match="there is no option 'retainEpoch': expected retainEpochs"):
         planned(retainEpoch="2")
+
+
+def test_the_epoch_of_a_change_feed_is_refused_where_rows_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        StateTable(space, "t", TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])).insert_row(("a", 1))
+        space.checkpoint()
+    feed = spark.readStream.format("objectspace").load(str(tmp_path / "state.db"), table="t", changes="true")
+    names = spark.createDataFrame([("a", "b")], "k string, name string")
+    with pytest.raises(
+        StreamingQueryException, match=r"table 't': column 'epoch' is the epoch of a change feed.*op='op'"
+    ):
+        write(feed.repartition(1), tmp_path, shards="1")
+    assert not (tmp_path / "space").exists()
+    pipeline = Pipeline(tmp_path / "other", 1)
+    for number, marked in enumerate(
+        [feed, feed.join(names, "k"), feed.where("v > 0").withColumnRenamed("epoch", "at")]
+    ):
+        with pytest.raises(
+            SchemaError, match=rf"source 's{number}': column '(epoch|at)' is the epoch of a change feed"
+        ):
+            pipeline.source(f"s{number}", marked, key=["k"], op_column="op")
+        pipeline.source(f"log{number}", marked.withColumnRenamed("op", "what"))  # Each change as a row of its own.
+    own = feed.select("op", "k", sf.col("epoch").alias("v", metadata={}), sf.lit(7).alias("epoch"))
+    pipeline.source("own", own, key=["k"], op_column="op")
+    write(own.repartition(1), tmp_path, query="own", shards="1")
+    [row] = spark.read.format("objectspace").load(str(tmp_path / "space"), table="t").collect()
+    assert row.asDict() == {"k": "a", "v": 1, "epoch": 7}
 
 
 def test_an_instant_is_kept_in_any_time_zone_and_one_after_the_last_year_refused(
