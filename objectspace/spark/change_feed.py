@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -91,9 +91,10 @@ def _unbroken_until(subject: Subject, epochs: Sequence[int], last: int) -> int:
 
 
 def least_end(subject: Subject, history: History, epoch: int) -> int:
-    """Return where the first trigger of a new feed may end: from then on no shard has another table than at its start.
+    """Return where the first trigger of a new feed may end: from then on each shard has the table of the start.
 
-    What follows then need not know that the feed has left out those before.
+    What follows then need not know that the feed has left out others. In a shard that lacks the table, others may have
+    its name before the start, and only a look at each epoch would tell.
 
     Args:
         subject: the table.
@@ -105,12 +106,10 @@ def least_end(subject: Subject, history: History, epoch: int) -> int:
     fed = subject.fed
     if fed is None or fed.is_of_library or epoch >= fed.epoch:
         return epoch
-    chain = None if subject.is_file else subject.chain()
 
     def is_followed(one: int) -> bool:
-        """Return whether no shard gets another table between an epoch and the start."""
-        rest = [Span(one + 1, fed.epoch, 1)] if chain is None else spans_of(chain, one, fed.epoch)
-        return not any(_is_broken(subject, span) for span in rest)
+        """Return whether each shard has its table from an epoch up to the start."""
+        return all(_is_unbroken(subject, span) for span in _up_to_start(subject, one))
 
     if is_followed(epoch):
         return epoch
@@ -131,10 +130,10 @@ def as_planned(subject: Subject, end: Seen) -> Subject:
     Raises:
         ObjectSpaceError: the table that was there has other columns.
 
-    Time: as ``least_end``.
+    Time: that of opening each shard at the end.
     """
-    fed = subject.fed
-    if fed is None or least_end(subject, subject.history(), end.epoch) == end.epoch:
+    fed, rest = subject.fed, _up_to_start(subject, end.epoch)
+    if fed is None or fed.is_of_library or not any(_is_broken(subject, span) for span in rest):
         return subject
     starts = subject.tables_at(end.epoch)
     for shard, table in enumerate(starts):
@@ -181,12 +180,26 @@ def parts(subject: Subject, start: Seen, spans: Sequence[Span]) -> list[Part]:
     return found
 
 
+def _up_to_start(subject: Subject, epoch: int) -> Iterable[Span]:
+    """Return the epochs after one up to the start of a new feed."""
+    start = epoch if subject.fed is None else subject.fed.epoch
+    if subject.is_file:
+        return [Span(epoch + 1, start, 1)] if epoch < start else []
+    return spans_of(subject.chain(), epoch, start)
+
+
 def _is_broken(subject: Subject, span: Span) -> bool:
     """Return whether a shard has another table before a span of a new feed than at its end, or at the start."""
     fed = subject.fed
     if fed is None or span.first > fed.epoch:
         return False
     return has_changed(subject.followed_at(span.first - 1), _ends(subject, span))
+
+
+def _is_unbroken(subject: Subject, span: Span) -> bool:
+    """Return whether each shard has the table before a span of a new feed that it has at its end, or at the start."""
+    before = subject.followed_at(span.first - 1)
+    return None not in before and [*before] == [*_ends(subject, span)]
 
 
 def _ends(subject: Subject, span: Span) -> Sequence[int | None]:

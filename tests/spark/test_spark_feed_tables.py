@@ -205,6 +205,34 @@ def test_the_first_trigger_of_a_new_feed_goes_as_far_as_its_table_is_the_only_on
     assert [first["epoch"], reader.latestOffset(first, None)["epoch"]] == [4, 5]
 
 
+def one_by_one(source: ObjectSpaceSource) -> list[tuple[int, list[tuple[Any, ...]]]]:
+    """Return the ends of the triggers of a feed that begins now, with what each of them gives."""
+    reader: Any = FeedReaders(source)
+    start, found = reader.initialOffset(), list[tuple[int, list[tuple[Any, ...]]]]()
+    while (end := reader.latestOffset(start)) != start:
+        batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+        found.append((end["epoch"], sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("old", [A, ZIP])
+@pytest.mark.parametrize("was_named", ["t", "u"])
+def test_the_first_trigger_of_a_new_feed_goes_on_to_its_table_past_others_that_come_before(
+    file: Following, old: TableSchema, was_named: str
+) -> None:
+    file.epoch("u", "x", 1, schema=old)
+    if was_named == "u":
+        rename_table(file.space, "u", "t")
+    file.epoch("t", "y", 2, schema=old)
+    drop_table(file.space, "t")
+    file.epoch()
+    for number in (4, 5):
+        file.epoch("t", f"x{number}", number)
+    source = ObjectSpaceSource({**file.options, "maxEpochsPerTrigger": "1"})
+    assert one_by_one(source) == [(4, [("+", 4, "x4", 4)]), (5, [("+", 5, "x5", 5)])]
+
+
 @pytest.mark.parametrize("edit", [drop_table, lambda space, name: rename_table(space, name, "old")])
 def test_a_first_trigger_that_failed_is_read_again_as_it_was_planned(
     file: Following, edit: Callable[[PersistedObjectSpace, str], object]
@@ -377,6 +405,35 @@ def test_a_table_that_one_shard_makes_again_is_known_there(space: ShardedSpace) 
         feed(1, 2)
     space.epoch(again(KEYS[0][2], ZIP), None)
     assert space.feed()(0, 3) == [("+", 2, KEYS[1][1], 9), ("+", 3, KEYS[0][2], 9)]
+
+
+@pytest.mark.parametrize("schema", [FIRST, ZIP])
+def test_the_first_trigger_of_a_new_feed_goes_on_until_each_shard_has_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: TableSchema
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    space = ShardedSpace(tmp_path)
+    source = space.source(changes="true", maxEpochsPerTrigger="1")
+    space.epoch(put(KEYS[0][0], 1), None)
+    space.epoch(None, lambda made: StateTable(made, "t", schema).insert_row((KEYS[1][0], 2)))
+    space.epoch(None, lambda made: drop_table(made, "t"))
+    first = ("+", 1, KEYS[0][0], 1)
+    assert one_by_one(source) == [(3, [first])]
+    for number in (4, 5):
+        space.epoch(None, put(KEYS[1][number], number))
+    later = [("+", number, KEYS[1][number], number) for number in (4, 5)]
+    assert one_by_one(source) == [(4, [first, later[0]]), (5, later[1:])]
+
+
+def test_a_first_trigger_that_failed_is_read_again_under_the_names_of_now_though_a_shard_lacks_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    space = ShardedSpace(tmp_path)
+    space.epoch(put(KEYS[0][0], 1), None)
+    space.epoch(put(KEYS[0][1], 2, change=renaming("a", "b")), None)
+    feed = space.feed()
+    assert feed(0, 1) + feed(1, 2) == [("+", 1, KEYS[0][0], 1), ("+", 2, KEYS[0][1], 2)]
 
 
 def test_a_task_is_told_only_of_the_table_that_its_own_shard_has(space: ShardedSpace) -> None:
