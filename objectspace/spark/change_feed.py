@@ -231,7 +231,7 @@ def changes(subject: Subject, part: Part) -> _Batches:
 
     Raises:
         CheckpointError: the epochs belong to another history than those that the span was made of.
-        UnknownCheckpointError: the epoch before the first is no longer kept.
+        UnknownCheckpointError: the epoch before the first was collected, maybe since the span was planned.
         CorruptStoreError: a run file is missing or damaged.
 
     Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
@@ -242,8 +242,10 @@ def changes(subject: Subject, part: Part) -> _Batches:
     if subject.is_file:
         return _changes_of_file(subject, feed, span)
     chain = subject.chain()
-    History.of_space(chain).require(Seen(span.last, span.mark))
-    before = span.first if span.is_whole else span.first - 1
+    history, before = History.of_space(chain), span.first if span.is_whole else span.first - 1
+    history.require(Seen(span.last, span.mark))
+    if history.oldest > 1:  # Epoch 0, from which a feed may begin, is kept nowhere.
+        require_kept(history.place, before, span.last, history.oldest)
     place = Place(part.shard, span.shards, before)
     return _changes_of_shard(subject, chain, feed, place, span.last, is_whole=span.is_whole)
 

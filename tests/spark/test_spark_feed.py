@@ -244,6 +244,24 @@ def test_a_feed_that_begins_after_a_collection_begins_with_all_rows(space: Space
             space.read(start, end)
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_task_says_that_a_collection_has_overtaken_its_feed(space: Space, start: int) -> None:
+    for number in range(3):
+        chain = space.epoch({"a": number}, full_after=0)
+    planned_first = space.reader().partitions({"epoch": start}, {"epoch": 3})
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    whole = space.reader().partitions({"epoch": 0}, {"epoch": 3})
+    assert net(planned(space.reader(), whole)) == {"a": 2}
+    for number in range(4):
+        chain = space.epoch({"b": number}, full_after=0)
+    chain.collect(grace_seconds=0, keep_epochs=2)
+    for epoch, parts in ((start, planned_first), (3, whole)):
+        with pytest.raises(
+            UnknownCheckpointError, match=f"from epoch {epoch}, and the oldest that is kept is 6: start"
+        ):
+            planned(space.reader(), parts)
+
+
 def test_a_restart_goes_on_from_its_start(space: Space) -> None:
     for number in range(5):
         space.epoch({"a": number})
