@@ -12,6 +12,7 @@ FEED = StructType().add("op", StringType()).add("epoch", LongType(), metadata={_
 """The columns that a change feed has before those of the table.
 
 Spark keeps what is noted of a column while it is selected, renamed and joined, and drops it where it is computed from.
+A writer sees the optimised plan, where an empty note gives way to the one before it.
 """
 
 
@@ -29,7 +30,7 @@ def require_epochs_of_rows(rows: StructType, op: str) -> None:
         if one.metadata.get(_MARK) == _EPOCH:
             raise SchemaError(
                 f"column {one.name!r} is the epoch of a change feed, which is that of each change and not of its row:"
-                f" with {op} a row that goes would not be found, as it came with another epoch: leave the column out,"
-                f" with .drop({one.name!r}), or, if rows are only ever added, keep it without the mark of the feed, as"
-                f" col({one.name!r}).alias('since', metadata={{}})"
+                f" with {op} a row that goes would not be that which came, which had another epoch: leave the column"
+                f" out, with .drop({one.name!r}), or, if rows are only ever added, keep it with another mark than"
+                f" that of the feed, as col({one.name!r}).alias('since', metadata={{{_MARK!r}: 'own'}})"
             )

@@ -70,8 +70,8 @@ def quiet_session(
     # Every mapInArrow says so, though it does not use pandas at all, only asks for it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # It prints, with the whole Java stack, what is raised as an exception in any case.
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     # What foreachBatch raises comes out of the query, where somebody waits for it.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name).master(master or "local[2,4]")

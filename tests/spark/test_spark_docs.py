@@ -94,6 +94,7 @@ def test_the_pages_have_folders_of_their_own() -> None:
 
 def test_a_quiet_session_has_the_settings_that_the_page_advises(spark: SparkSession) -> None:
     advised = re.findall(r"^\| `(spark\.[\w.]+)=([\w.]+)` \|", (ROOT / "docs/spark.md").read_text(), re.MULTILINE)
+    assert spark.sparkContext.appName == "tests"
     assert len(advised) == 3
     assert {name: spark.conf.get(name) for name, _ in advised} == dict(advised)
 

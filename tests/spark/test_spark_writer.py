@@ -140,7 +140,8 @@ def test_the_epoch_of_a_change_feed_is_refused_where_rows_are_taken_back(spark: 
         ):
             pipeline.source(f"s{number}", marked, key=["k"], op_column="op")
         pipeline.source(f"log{number}", marked.withColumnRenamed("op", "what"))  # Each change as a row of its own.
-    own = feed.select("op", "k", sf.col("epoch").alias("v", metadata={}), sf.lit(7).alias("epoch"))
+    own = feed.select("op", "k", sf.col("epoch").alias("w", metadata={"objectspace": "own"}), sf.lit(7).alias("epoch"))
+    own = own.withColumnRenamed("w", "v")
     pipeline.source("own", own, key=["k"], op_column="op")
     write(own.repartition(1), tmp_path, query="own", shards="1")
     [row] = spark.read.format("objectspace").load(str(tmp_path / "space"), table="t").collect()
