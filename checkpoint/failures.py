@@ -56,6 +56,21 @@ def explained(path: str, error: Exception, schema_damage: str = "") -> Checkpoin
     return kind(f"{path}: {advice} (SQLite says: {error})")
 
 
+def not_given_back(path: str, error: Exception, room: int) -> CheckpointError:
+    """Return the error for a full disk that a file could not be rewritten on, after all else was done.
+
+    Args:
+        path: the file.
+        error: what SQLite raised.
+        room: how many bytes of it are in use.
+    """
+    return CheckpointError(
+        f"{path}: what was merged or dropped stays so, but the space of it was not given back to the file system, as no"
+        f" space is left to rewrite the file: that takes about {room:,} bytes beside it, and as many for temporary"
+        f" files; free some and try again (SQLite says: {error})"
+    )
+
+
 def lacks_room(error: Exception, folder: Path) -> bool:
     """Return whether an error came from a full disk: SQLite reports a disk error if its index cannot grow.
 

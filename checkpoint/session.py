@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from checkpoint import inherited, schema
 from checkpoint.errors import REPAIR, RESTORE, CheckpointError, InheritedStoreError, StoreFailedError
-from checkpoint.failures import REOPEN, SQLITE_ERRORS, code_of, explained, is_of_the_file
+from checkpoint.failures import REOPEN, SQLITE_ERRORS, code_of, explained, is_of_the_file, not_given_back
 from checkpoint.recognised import format_of, recognise
 from checkpoint.seals import fetch_as_stored
 from checkpoint.write_ahead_log import LOG_BYTES, WriteAheadLog
@@ -318,19 +318,37 @@ class Session:
         While another process reads an older snapshot, the file keeps its size until the log can be copied.
 
         Raises:
-            CheckpointError: the disk has no room for a second copy.
+            CheckpointError: the disk has no room for a second copy, and for a log of it; it says how much it takes.
 
         Time: O(size of the file). Dirties: the whole file, but nothing in it changes.
         """
         with self.mutex:
+            room = self._bytes_in_use()
             try:
                 self.connection.execute("VACUUM")
-                self.connection.execute("PRAGMA busy_timeout = 0")
-                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                self.connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS}")
+                self._cut_log()
             except SQLITE_ERRORS as error:
                 if "in progress" not in str(error):  # SQLite rewrites no file while a statement reads it.
-                    raise self.failed(error) from error
+                    raise self._not_shrunk(error, room) from error
+
+    def _bytes_in_use(self) -> int:
+        pages = self.row("PRAGMA page_count")[0] - self.row("PRAGMA freelist_count")[0]
+        return int(pages * self.row("PRAGMA page_size")[0])
+
+    def _cut_log(self) -> None:
+        """Copy the log into the file and leave an empty one, unless somebody reads from it."""
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS}")
+
+    def _not_shrunk(self, error: Exception, room: int) -> CheckpointError:
+        """Note an error of rewriting the file, and return what to raise."""
+        failed = self.failed(error)
+        if code_of(error) != sqlite3.SQLITE_FULL:
+            return failed
+        with suppress(sqlite3.Error):  # The log is as long as the disk allowed: others need that room.
+            self._cut_log()
+        return not_given_back(self.path, error, room)
 
     def require_writable(self) -> None:
         """Raise an error if nothing may be written. Any thread may call it: it leaves the transactions of others alone.

@@ -411,6 +411,7 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
             CheckpointError: the store takes no writes, or the disk has no room for a second copy of the file.
+                If only the space could not be given back, it says so, and what was merged stays merged.
 
         Time: O(rows). The rows are streamed.
         Dirties: the whole file.
@@ -480,7 +481,8 @@ class CheckpointStore:
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then prune again.
-            CheckpointError: the store takes no writes.
+            CheckpointError: the store takes no writes, or the disk has no room. If only the space could not be given
+                back, it says so, and what was dropped stays dropped.
 
         Time: O(rows of the oldest checkpoint kept and of those before); O(rows) if a quarter of the file is unused.
         Dirties: these rows.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint.session import Session
 from tests.checkpoint.store_helpers import (
     FULL,
     Fault,
@@ -109,6 +112,41 @@ def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path, monkeypat
         assert image_of(store.reader()) == expected
         assert store.verify() == 1
         assert store.database["state_item"].count == len(expected[2])
+
+
+class CrampedConnection(sqlite3.Connection):
+    """A connection to a file on a disk that has no room to rewrite it."""
+
+    free: ClassVar[bool] = False
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        if args[0] == "VACUUM" and not CrampedConnection.free:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return super().execute(*args)
+
+
+@pytest.mark.parametrize("drop", [CheckpointStore.compact, partial(CheckpointStore.prune, keep=1)])
+def test_space_that_a_full_disk_keeps_is_given_back_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drop: Callable[[CheckpointStore], object]
+) -> None:
+    monkeypatch.setattr(Session, "factory", CrampedConnection)
+    path = tmp_path / "state.db"
+    with make(path, 300, history=1000) as store:
+        expected = image_of(store.reader())
+        with pytest.raises(
+            CheckpointError,
+            match=r"merged or dropped stays so, .* takes about [\d,]+ bytes beside it, .* free some and try again",
+        ) as refused:
+            drop(store)
+        assert "nothing was written" not in str(refused.value)
+        assert (retained(store), (tmp_path / "state.db-wal").stat().st_size) == ([300], 0)
+        before = path.stat().st_size
+        monkeypatch.setattr(CrampedConnection, "free", True)
+        drop(store)
+        assert path.stat().st_size < before / 6
+        assert (retained(store), image_of(store.reader())) == ([300], expected)
 
 
 def test_pruning_keeps_by_count_and_by_age() -> None:
