@@ -410,7 +410,8 @@ class CheckpointStore:
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
-            CheckpointError: the store takes no writes, or the disk has no room for a second copy of the file.
+            CheckpointError: the store takes no writes, or the disk has no room: for up to three further copies of what
+                is there, one of them in the folder of temporary files, and more while somebody reads an older snapshot.
                 If only the space could not be given back, it says so, and what was merged stays merged.
 
         Time: O(rows). The rows are streamed.
@@ -807,6 +808,7 @@ class CheckpointStore:
             self._settle()
 
         has_worked = self._change(lambda connection: self._upkeep.work(connection, _STEP_ROWS) > 0, then=_raise_later)
+        self.session.copy_log()  # A log of all steps would be larger than the file, and the disk has to hold both.
         if damage:
             raise damage[0]
         return has_worked

@@ -114,6 +114,22 @@ def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path, monkeypat
         assert store.database["state_item"].count == len(expected[2])
 
 
+def test_a_long_compaction_keeps_its_log_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpoint.store._STEP_ROWS", 2_000)
+    for module in ("session", "write_ahead_log"):
+        monkeypatch.setattr(f"checkpoint.{module}.LOG_BYTES", 1 << 18)
+    path, log, sizes = tmp_path / "state.db", tmp_path / "state.db-wal", list[int]()
+    with quick_store(path, history=1000) as store:
+        for number in range(40):
+            store.append(run_of(dict.fromkeys(range(number * 1000, number * 1000 + 2000), f"{number}" * 20)))
+        store.session.copy_log()
+        whole, expected = path.stat().st_size, image_of(store.reader())
+        store.compact(lambda done, total: sizes.append(log.stat().st_size))
+        assert len(sizes) > 10
+        assert max(sizes) < whole / 5
+        assert image_of(store.reader()) == expected
+
+
 class CrampedConnection(sqlite3.Connection):
     """A connection to a file on a disk that has no room to rewrite it."""
 
