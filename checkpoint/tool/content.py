@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -17,7 +17,7 @@ from checkpoint.consistency import RANKED
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot, fault_of
-from checkpoint.tool import key_values
+from checkpoint.tool import key_values, table_keys
 from checkpoint.tool.hiding import row_hider
 from checkpoint.tool.raw import (
     BYTES_TAG,
@@ -241,6 +241,43 @@ class State:
         if kind in SORTED and "order" in self.reader.metadata(self.find(name)[0]):
             return self._in_memory_order(name, lower, upper)
         return self._items(name, self._bound(name, lower), self._bound(name, upper))
+
+    def slots_of(self, name: str, cells: Mapping[str, str]) -> dict[str, list[Slot]] | None:
+        """Return the slots at which a table has a row with a key; ``None`` if only a scan of the table tells.
+
+        Args:
+            name: the table.
+            cells: what was typed, by column; others than those of the key do not matter.
+
+        Returns: the slots, in their order, by the dictionary that they lie in.
+
+        Time: O(slots that the key may have · log n).
+        """
+        if self._is_kvt(name):
+            slots = key_values.slots_of(cells)
+        else:
+            record = self.tables().get(name)
+            slots = None if record is None else table_keys.slots_of(record["schema"], cells)
+        if slots is None:
+            return None
+        found: dict[str, list[Slot]] = {}
+        for part in [name] if self.key_value_table(name) is None else self.partitions(name):
+            object_id, _, _, codec = self.find(part)
+            lead = b"" if is_raw(codec) else bytes([BYTES_TAG])
+            stored = sorted({lead + slot for slot in slots})
+            found[part] = [slot for slot in stored if self.reader.item(object_id, slot) is not None]
+        return found
+
+    def entries_at(self, slots: Mapping[str, Sequence[Slot]]) -> Iterator[Entry]:
+        """Yield the rows at some slots, by the dictionary that they lie in, in the order of a scan."""
+
+        def _of(part: str) -> Iterator[Entry]:
+            read, object_id = self.entry_reader(part), self.find(part)[0]
+            items = (self.reader.item(object_id, slot) for slot in slots[part])
+            entries = (read(place, item) for place, item in enumerate(items) if item is not None)
+            yield from (entry for entry in entries if not entry.is_hidden)
+
+        return merge(*map(_of, slots), key=lambda entry: entry.slot)
 
     def _in_memory_order(self, name: str, lower: str | None, upper: str | None) -> Iterator[Entry]:
         """Yield the slots of a sorted object whose keys are not in the order of their slots: numbers beyond 64 bits."""

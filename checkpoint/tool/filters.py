@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
@@ -71,6 +71,16 @@ def condition(text: str, columns: Sequence[str], kinds: Mapping[str, str] | None
     except (ValueError, ArithmeticError):
         raise CheckpointError(f"{text!r}: the column {column!r} holds {what}: expected one, found {value!r}") from None
     return lambda row: row.get(column) is not None and bool(_SIGNS[sign](read(row[column]), right))
+
+
+def equalities(conditions: Iterable[str]) -> dict[str, str]:
+    """Return the values that columns have to be equal to, by column: the last one of each.
+
+    >>> equalities(["a=1", "b>2", "c == d"])
+    {'a': '1', 'c': ' d'}
+    """
+    found = (_CONDITION.fullmatch(text) for text in conditions)
+    return {one[1].strip(): one[3] for one in found if one is not None and one[2] in ("=", "==")}
 
 
 def _holds(cell: Any, sign: str, value: str) -> bool:

@@ -8,7 +8,7 @@ an operator in a pipeline begin with that of the operator: ``mine/kvt/shop/stock
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from checkpoint.run import Payload, Slot
@@ -115,6 +115,23 @@ def row_reader(partition: int, *, is_raw: bool) -> Callable[[Slot, Payload], dic
         return {"family": family, "key": as_text(key), "version": f"{partition}:{number}", "value": value}
 
     return _row
+
+
+def slots_of(cells: Mapping[str, str]) -> list[bytes] | None:
+    r"""Return the slots that an entry may have whose family and key were typed; ``None`` if only a scan tells.
+
+    >>> slots_of({"family": "abc", "key": "def"}), slots_of({"family": "NULL", "key": "abc"}), slots_of({"key": "abc"})
+    ([b'\x00\x03abcdef'], [b'\xff\xfdabc', b'\x00\x04NULLabc'], None)
+    """
+    try:
+        family, key = (cells.get(column, "").encode() for column in KEY)
+    except UnicodeEncodeError:
+        return None
+    # A key that is no text is shown as an object of JSON, and a text may look like that.
+    if not 0 < len(family) <= _LONGEST_FAMILY or not key or len(key) > _LONGEST_FAMILY or key.startswith(b"{"):
+        return None
+    without = [(-len(key) & 0xFFFF).to_bytes(2, "big") + key] if family == b"NULL" else []
+    return [*without, len(family).to_bytes(2, "big") + family + key]
 
 
 def _address(table_key: bytes) -> tuple[str | None, bytes]:

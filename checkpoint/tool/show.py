@@ -25,7 +25,7 @@ from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
 from checkpoint.tool.command import Limit, cli, json_option, name_argument, takes_source
 from checkpoint.tool.content import SEQUENCES, Entry, State
-from checkpoint.tool.filters import condition
+from checkpoint.tool.filters import condition, equalities
 from checkpoint.tool.listing import parts_with, require_one_operator, takes_short_name
 from checkpoint.tool.printing import Row
 from checkpoint.tool.raw import BYTES_TAG, exact_number, is_raw, number_in, slot_of
@@ -155,6 +155,7 @@ class Contents:
             raise CheckpointError(f"--where goes with a table: {name!r} is a {self.kind}")
         kinds = {one["name"]: str(one["type"]) for one in self.columns or ()}
         self._conditions = [condition(text, self.header, kinds) for text in conditions]
+        self._cells = equalities(conditions)
         self.given = 0
 
     def rows(self) -> Iterator[Row]:
@@ -169,11 +170,17 @@ class Contents:
 
     def _rows_of(self, part: OpenStore, state: State) -> Iterator[Row]:
         where = {"operator": part.operator, "shard": part.shard} if self._with_shard else {}
-        for entry in state.entries(self.name, lower=self._bounds[0], upper=self._bounds[1]):
+        for entry in self._entries_of(state):
             row = self._row(entry)
             if all(holds(row) for holds in self._conditions):
                 self.given += 1
                 yield {**where, **row}
+
+    def _entries_of(self, state: State) -> Iterator[Entry]:
+        """Return the entries among which those that fulfil the conditions are: one, if they tell the whole key."""
+        lower, upper = self._bounds
+        slots = state.slots_of(self.name, self._cells) if self._cells and lower is upper is None else None
+        return state.entries(self.name, lower=lower, upper=upper) if slots is None else state.entries_at(slots)
 
     def _row(self, entry: Entry) -> Row:
         if self.is_table:
@@ -342,11 +349,16 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
-    for one in [name] if state.key_value_table(name) is None else state.partitions(name):
+    parts = [name] if state.key_value_table(name) is None else state.partitions(name)
+    whole = _slots_of_row(state, name, key)
+    for one in parts if whole is None else [part for part in parts if whole[part]]:
         row = object_id, _, kind, codec = state.find(one)
         is_row = state.row_reader(one) is not None
         has = partial(_has, state.reader, object_id)
-        slots = [] if is_row or kind in _READ_WHOLE else _slots(key, has, raw=is_raw(codec))
+        if whole is not None:
+            slots = whole[one]
+        else:
+            slots = [] if is_row or kind in _READ_WHOLE else _slots(key, has, raw=is_raw(codec))
         only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
         if slots and not is_raw(codec) and not any(map(has, slots)):
             slots, only = [], " AND slot >= x''"  # Keys that are neither numbers nor text are bytes there.
@@ -372,6 +384,26 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
                 last = int(written)
                 is_merged = written != last or last in images
                 yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, is_merged)
+
+
+def _slots_of_row(state: State, name: str, key: str | None) -> dict[str, list[Slot]] | None:
+    """Return the slots of the row of a table whose whole key was typed; ``None`` if only a scan tells.
+
+    They are those of :meth:`State.slots_of`, without which one row would cost a scan.
+    """
+    # What is cut, escaped or an object of JSON says not exactly what is stored.
+    if key is None or not state.is_table(name) or not key.isprintable() or not _INEXACT.isdisjoint(key):
+        return None
+    columns, found = list(dict.fromkeys(state.primary_key(name))), dict[str, list[Slot]]()
+    for typed in (key, f"[{key}]"):
+        cells = typed.split(", ")
+        slots = state.slots_of(name, dict(zip(columns, cells, strict=True))) if len(cells) == len(columns) else None
+        for part, there in (slots or {}).items():
+            found.setdefault(part, []).extend(there)
+    return found if any(found.values()) else None
+
+
+_INEXACT = frozenset("…\\{")
 
 
 def _places(kind: str | None, key: str | None) -> tuple[int, int | None]:
