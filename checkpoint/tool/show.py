@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -86,7 +86,7 @@ def show(
             raise CheckpointError("Arrow data is not for a terminal: send it to a file or a pipe")
         write_stream(sys.stdout.buffer, contents, rows)
     elif shape == "table":
-        _show_table(contents, list(rows))
+        _show_table(contents, rows)
     else:
         _show_lines(contents, rows, shape)
     # It may take long to find out whether more rows fulfil conditions, or lie in other shards.
@@ -202,11 +202,17 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
     return head, f"@{epoch}"
 
 
-def _show_table(contents: Contents, rows: list[Row]) -> None:
+def _show_table(contents: Contents, found: Iterator[Row]) -> None:
+    is_table = contents.is_table or len(contents.header) > 2
+    # The widths of columns depend on all rows, and so does how much of a space was counted; all else goes by.
+    if is_table or not contents.is_counted:
+        rows: Iterable[Row] = list(found)
+    else:
+        rows = chain(list(islice(found, 1)), found)  # What is refused at once is refused without a first line.
     # If the limit was reached, the other shards were not even opened.
     more = ("" if contents.is_counted else " or more") + (" stored" if contents.has_watermark else "")
     click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}{more}")
-    if contents.is_table or len(contents.header) > 2:
+    if is_table:
         cells = [[_cell(row.get(column)) for column in contents.header] for row in rows]
         printing.print_table(list(contents.header), cells)
         return
@@ -257,28 +263,36 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
       checkpoint blame state.db 'shop/stock[fruit, apples]'
       checkpoint blame state.db orders --json
     """
-    found: list[Blamed] = []
+    found = _found(source, name)
+    rows = islice(found, limit or None)
+    if is_json:
+        _print_blamed_json(rows, source.is_location)
+    else:
+        _print_blamed(rows, source.is_location)
+    if limit and next(found, None) is not None:
+        _say_limit(limit)
+
+
+def _found(source: Source, name: str) -> Iterator[Blamed]:
+    """Yield the slots of an object in all shards.
+
+    Raises:
+        CheckpointError: there is no such object or key.
+    """
     key: str | None = None
-    plain_name = name
+    plain_name, is_found = name, False
     for part in source.parts(None):
         state = State(part.readers[0])
         plain_name, key = _keyed(state, name)
         if plain_name in state:
-            blamed = _blamed(part, state, plain_name, key, _images(source, part))
-            found += islice(blamed, (limit + 1 - len(found)) if limit else None)
-        if limit and len(found) > limit:
-            break
-    if not found:
+            for one in _blamed(part, state, plain_name, key, _images(source, part)):
+                is_found = True
+                yield one
+    if not is_found:
         _require_known(source, plain_name, key)
-    if is_json:
-        _print_blamed_json(found[: limit or None], source.is_location)
-    else:
-        _print_blamed(found[: limit or None], source.is_location)
-    if limit and len(found) > limit:
-        _say_limit(limit)
 
 
-def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
+def _print_blamed_json(found: Iterable[Blamed], is_space: bool) -> None:
     for one in found:
         where = {"shard": one.shard} if one.shard else {}
         # The numbers of a space are those of a temporary copy: epochs alone count.
@@ -287,15 +301,17 @@ def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
         click.echo(printing.as_json({**where, **number, **fields}))
 
 
-def _print_blamed(found: list[Blamed], is_space: bool) -> None:
+def _print_blamed(found: Iterable[Blamed], is_space: bool) -> None:
     header = ["epoch", "key", "value"] if is_space else ["number", "epoch", "key", "value"]
     rows: list[list[Any]] = []
+    shards: list[str] = []
     for one in found:
         number = one.epoch if is_space else one.number
         numbers = [f"≤{number}" if one.merged else number, *([] if is_space else [one.epoch])]
         rows.append([*numbers, one.shown, printing.short(one.value)])
-    if any(one.shard for one in found):
-        header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
+        shards.append(one.shard)
+    if any(shards):
+        header, rows = ["shard", *header], [[shard, *row] for shard, row in zip(shards, rows, strict=True)]
     printing.print_table(header, rows)
 
 

@@ -254,6 +254,12 @@ def test_no_command_holds_the_slots_in_memory(growing: list[Path], tmp_path: Pat
     assert grown[1] - grown[0] < 13 * 1024
 
 
+@pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["blame", "--json"]])
+def test_rows_that_are_not_aligned_are_not_held_in_memory(growing: list[Path], command: list[str]) -> None:
+    grown = [peak(command[0], path, "big", "-n", 0, *command[1:]) for path in growing]
+    assert grown[1] - grown[0] < 13 * 1024
+
+
 @pytest.mark.parametrize("command", ["restore", "compact"])
 def test_damage_is_one_line_of_trouble_and_leaves_no_half_of_a_store(tool: Tool, tmp_path: Path, command: str) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db") as space:
