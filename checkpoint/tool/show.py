@@ -179,8 +179,11 @@ class Contents:
     def _entries_of(self, state: State) -> Iterator[Entry]:
         """Return the entries among which those that fulfil the conditions are: one, if they tell the whole key."""
         lower, upper = self._bounds
-        slots = state.slots_of(self.name, self._cells) if self._cells and lower is upper is None else None
-        return state.entries(self.name, lower=lower, upper=upper) if slots is None else state.entries_at(slots)
+        if self._cells and self._bounds == (None, None):
+            slots = state.slots_of(self.name, self._cells)
+            if slots is not None:
+                return state.entries_at(slots)
+        return state.entries(self.name, lower=lower, upper=upper)
 
     def _row(self, entry: Entry) -> Row:
         if self.is_table:
