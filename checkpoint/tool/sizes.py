@@ -131,21 +131,24 @@ def _of_owners(state: State, counts: dict[int, int]) -> Counter[str]:
 def _sizes(store: CheckpointStore, state: State) -> Iterator[tuple[int, int]]:
     """Yield ids of objects and bytes to add to what they have, some more than once.
 
-    Each run is read in the order of its index, and what its rows replace is looked up in the older ones: nothing is
-    sorted, and nothing is looked up for the oldest run, which is the largest.
+    The oldest run, which is the largest if there is a base, is added up as it is. Of the newer ones SQLite finds the
+    newest row of each slot by sorting, outside memory if necessary, and only that is looked up in the oldest.
     """
-    runs = state.reader.runs
-    for place, run in enumerate(runs):
-        older = ",".join(map(str, runs[place + 1 :]))
+    *newer, oldest = state.reader.runs or (-1,)
+    yield from query(
+        store, f"SELECT object, sum({_BYTES}) FROM stored_item WHERE checkpoint = {oldest} GROUP BY object"
+    )
+    if newer:
         replaced = (
-            f"coalesce((SELECT {_BYTES.format('o')} FROM stored_item AS o WHERE o.checkpoint IN ({older}) AND"
-            " o.object = n.object AND o.slot = n.slot ORDER BY o.checkpoint DESC LIMIT 1), 0)"
+            f"SELECT {_BYTES} FROM stored_item AS o"
+            f" WHERE checkpoint = {oldest} AND o.object = n.object AND o.slot = n.slot"
         )
         yield from query(
             store,
-            f"SELECT object, sum({_BYTES.format('n')} - {replaced if older else 0})"
-            f" FROM stored_item AS n WHERE checkpoint = {run} GROUP BY object",
+            f"SELECT object, sum(bytes - coalesce(({replaced}), 0)) FROM ("
+            f" SELECT object, slot, {_BYTES} AS bytes, max(checkpoint) FROM stored_item"
+            f" WHERE checkpoint IN ({','.join(map(str, newer))}) GROUP BY object, slot) AS n GROUP BY object",
         )
 
 
-_BYTES = "iif({0}.value IS NULL, 0, length(CAST({0}.slot AS BLOB)) + length(CAST({0}.value AS BLOB)))"
+_BYTES = "iif(value IS NULL, 0, length(CAST(slot AS BLOB)) + length(CAST(value AS BLOB)))"

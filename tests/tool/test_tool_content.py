@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -18,14 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint import CheckpointKind
+from checkpoint import CheckpointKind, CheckpointStore
 from checkpoint.chain import Chain, SourcePosition, location_at, save_run
+from checkpoint.reader import Reader
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, table_key
 from objectspace.operators import Pipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from tests.chain.chain_helpers import run_of
-from tests.tool.conftest import Tool
+from tests.tool.conftest import Tool, rows
 
 WIDE = TableSchema(
     [
@@ -609,6 +611,33 @@ def test_a_tree_of_what_objects_own(tool: Tool, kinds: Path) -> None:
     assert [(one["key"], one["length"]) for one in owned] == [("large", 100), ("small", 3)]
     assert rows["lists"]["bytes"] > sum(one["bytes"] for one in owned) > 0
     assert rows["lists"]["dirty"] == 1
+
+
+def test_the_bytes_of_ls_are_those_of_the_newest_row_of_each_slot(tool: Tool, tmp_path: Path) -> None:
+    generator, path = Random(3), tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        counts, lists = space.create_dictionary("counts"), space.create_dictionary("lists", of="list")
+        for _ in range(40):
+            for key in generator.sample(range(60), 12):
+                if generator.random() < 0.4:
+                    counts.pop(key, None)
+                    lists.pop(key, None)
+                else:
+                    counts[key] = "x" * generator.randrange(9)
+                    lists.setdefault(key, []).append(key)
+            space.checkpoint()
+    with CheckpointStore(path) as store:
+        for epoch in (1, 2, 3, 11, 40):
+            reader = store.reader(epoch=epoch)
+            found = {row["name"]: row["bytes"] for row in rows(tool, "ls", path, f"@{epoch}", "--json")}
+            (counts_id, *_), (lists_id, *_) = reader.index()
+            owned = sorted(reader.reachable() - {counts_id})
+            assert found == {"counts": _bytes(reader, [counts_id]), "lists": _bytes(reader, [lists_id, *owned])}
+
+
+def _bytes(reader: Reader, ids: list[int]) -> int:
+    items = [item for one in set(ids) for item in reader.items(one)]
+    return sum(len(str(item.slot)) + len(str(item.value)) for item in items)
 
 
 def test_blame_of_a_table_is_by_its_key(tool: Tool, kinds: Path) -> None:
