@@ -96,13 +96,17 @@ def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None
 
 
 def files_of(spark: SparkSession, checkpoint: str) -> Files:
-    """Return how Spark itself reads a folder: it decides where a name leads.
+    """Return how Spark itself reads a folder: it decides, once, where the name leads.
 
     Args:
         spark: the session.
         checkpoint: the folder, as it was given to the query.
     """
-    return partial(_read, spark, checkpoint)
+    place, system = _place(spark, checkpoint)
+    found = system.makeQualified(place).toUri()
+    if found.getScheme() == "file":
+        return partial(_read_local, Path(found.getPath()))
+    return partial(_read, spark, checkpoint, system)
 
 
 def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any]) -> Files:
@@ -158,16 +162,18 @@ def _file_logs(files: Files, sources: Sequence[str]) -> Iterator[str | None]:
             yield files(entry) or files(f"{entry}.compact")
 
 
-def _read(spark: SparkSession, checkpoint: str, name: str) -> str | None:
-    """Return the text of a file of Spark's, ``None`` if there is none."""
-    place, system = _place(spark, checkpoint, name)
-    found = system.makeQualified(place).toUri()
-    if found.getScheme() == "file":
-        path = Path(found.getPath())
-        return path.read_text() if path.is_file() else None
+def _read_local(folder: Path, name: str) -> str | None:
+    """Return the text of a file of Spark's on this machine, ``None`` if there is none."""
+    path = folder / name
+    return path.read_text() if path.is_file() else None
+
+
+def _read(spark: SparkSession, checkpoint: str, system: Any, name: str) -> str | None:
+    """Return the text of a file of Spark's in another file system, ``None`` if there is none."""
+    jvm: Any = spark.sparkContext._jvm
+    place = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
     if not system.exists(place):
         return None
-    jvm: Any = spark.sparkContext._jvm
     stream = system.open(place)
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -181,9 +187,9 @@ def _names(spark: SparkSession, checkpoint: str, folder: str) -> list[str]:
     return [one.getPath().getName() for one in system.listStatus(place)] if system.exists(place) else []
 
 
-def _place(spark: SparkSession, checkpoint: str, name: str) -> tuple[Any, Any]:
+def _place(spark: SparkSession, *names: str) -> tuple[Any, Any]:
     """Return a path of Spark's, and its file system."""
     # Spark decides where a name leads: to its default file system, from its own working folder, and as it is spelt.
     jvm: Any = spark.sparkContext._jvm
-    place = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
+    place = jvm.org.apache.hadoop.fs.Path(*names)
     return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

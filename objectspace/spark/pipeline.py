@@ -33,7 +33,7 @@ from objectspace.spark.inputs import (
     require_told_apart,
     wide,
 )
-from objectspace.spark.offsets import files_of, newest_commit, offsets_before, offsets_of
+from objectspace.spark.offsets import Files, files_of, newest_commit, offsets_before, offsets_of
 from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.printable import in_words
@@ -96,7 +96,7 @@ class Pipeline(Builder):
         self._declared: dict[str, Declared] = {}
         self._epochs: Epochs | None = None
         self._query: StreamingQuery | None = None
-        self._checkpoint_location = ""
+        self._files: Files | None = None
         self._watch = Watch()
         self._full_after = TASKS_WAIT * full_after
         self._cache = None if cache is None else os.path.abspath(cache)
@@ -294,13 +294,12 @@ class Pipeline(Builder):
         self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
         require_classic(rows, "Pipeline.start")
-        self._checkpoint_location = os.fspath(checkpoint_location)
-        done = newest_commit(rows.sparkSession, self._checkpoint_location)
+        place = os.fspath(checkpoint_location)
+        done = newest_commit(rows.sparkSession, place)
         if done is not None:
             self.chain.require_committed(done)
-        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option(
-            "checkpointLocation", self._checkpoint_location
-        )
+        self._files = files_of(rows.sparkSession, place)
+        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", place)
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._query = PipelineQuery(query, self._watch, self.driver.shards.release)
         return self._query
@@ -422,9 +421,9 @@ class Pipeline(Builder):
         return (PipelineElsewhere, ())
 
     def _position(self, rows: DataFrame, batch: int) -> SourcePosition:
-        if not self._checkpoint_location:
+        files = self._files
+        if files is None:
             return SourcePosition(_query_id(rows), batch)
-        files = files_of(rows.sparkSession, self._checkpoint_location)
         # Once the query has made an epoch in this process, it and the space share one history.
         before = "" if self._watch.progress else offsets_before(files, batch)
         return SourcePosition(_query_id(rows), batch, offsets_of(files, batch), before)
