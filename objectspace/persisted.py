@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from checkpoint import (
     Reader,
     Receipt,
     Run,
+    UnknownCheckpointError,
     Writer,
     WriterState,
 )
@@ -295,6 +296,31 @@ class PersistedObjectSpace(ObjectSpace):
         self._usable()
         self._will_change()
         self._refuse_amid_edit("a rollback")
+        with self._torn_by_failure():
+            self._end_flight()
+            if epoch is not None:
+                self._truncate_after(epoch)
+        self._is_settled_early, self._owed = False, WeakSet()
+        self._drop_edits()
+        for forget in list(self._rollbacks):
+            forget()
+        self._is_torn = False  # Before this, the objects are at the last checkpoint, but layers above may not be.
+
+    @contextmanager
+    def _torn_by_failure(self) -> Iterator[None]:
+        """What was to be dropped is not saved if dropping it fails, unless no checkpoint has the epoch."""
+        before = self._is_torn
+        try:
+            yield
+        except (UnknownCheckpointError, EpochTypeError):
+            self._is_torn = before
+            raise
+        except BaseException:
+            self._is_torn = before or True
+            raise
+
+    def _end_flight(self) -> None:
+        """Find out how the save in flight has ended, if there is one, and take back what was not committed."""
         if self._flight is not None and self._flight.is_pending():
             with suppress(CheckpointError):  # A commit that was under way may have ended.
                 self._flight.writer.rollback()
@@ -303,13 +329,12 @@ class PersistedObjectSpace(ObjectSpace):
             self._note_what_is_stored(self._flight, durable)
             self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
-        if epoch is not None:
-            self._store.truncate_after(self._store.reader(epoch=epoch).newest)
-        self._is_settled_early, self._owed = False, WeakSet()
-        self._drop_edits()
-        for forget in list(self._rollbacks):
-            forget()
-        self._is_torn = False  # Before this, the objects are at the last checkpoint, but layers above may not be.
+
+    def _truncate_after(self, epoch: int) -> None:
+        """Drop the checkpoints after an epoch; from then on the space is torn until what is in memory has followed."""
+        newest = self._store.reader(epoch=epoch).newest
+        self._is_torn = self._is_torn or True
+        self._store.truncate_after(newest)
 
     def at(self, epoch: int) -> PersistedObjectSpace:
         """Return a read-only space as of an epoch.

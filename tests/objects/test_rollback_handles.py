@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from checkpoint import CheckpointStore
-from objectspace import ObjectNotFoundError, PersistedObjectSpace
+from checkpoint import CheckpointStore, EpochTypeError, StoreFailedError, UnknownCheckpointError
+from objectspace import CheckpointProtocolError, ObjectNotFoundError, PersistedObjectSpace
 from tests.objects.kinds import PUTS, create, every_kind
 
 
@@ -135,6 +135,69 @@ def test_a_rollback_that_is_interrupted_and_done_again_finds_the_same(monkeypatc
     refused(mine, "list")
     assert (one.get("old") is old, list(old)) == (True, list(range(100)))
     one._check()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreFailedError("the disk is gone")])
+@pytest.mark.parametrize("place", ["reader", "truncate_after", "_delete_after", "after truncate_after"])
+def test_a_rollback_to_an_epoch_that_fails_leaves_nothing_to_be_saved(
+    monkeypatch: pytest.MonkeyPatch, place: str, error: Any
+) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    counts = space.create_dictionary("counts")
+    for number in (1, 2):
+        counts["a"] = number
+        space.checkpoint()
+    counts["a"] = 3
+    with monkeypatch.context() as patch, pytest.raises(type(error) if isinstance(error, Exception) else error):
+        if place.startswith("after "):
+            truncate = store.truncate_after
+            patch.setattr(store, "truncate_after", lambda number: (truncate(number), _raise(error)))
+        else:
+            patch.setattr(store, place, Mock(side_effect=error))
+        space.rollback(epoch=1)
+    with pytest.raises(CheckpointProtocolError, match=r"rollback.* was interrupted partway"):
+        space.checkpoint()
+    space.rollback(epoch=1)
+    assert counts.copy() == {"a": 1}
+    counts["a"] = 4
+    assert space.checkpoint().epoch == 2
+    space._check()
+
+
+def test_a_rollback_that_cannot_tell_how_a_save_ended_leaves_nothing_to_be_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    counts = space.create_dictionary("counts")
+    counts["a"] = 1
+    space.checkpoint()
+    counts["a"] = 2
+    writer = store.writer()
+    space.save(writer)
+    with monkeypatch.context() as patch, pytest.raises(StoreFailedError):
+        patch.setattr(writer, "is_newest_in", Mock(side_effect=StoreFailedError("the disk is gone")))
+        space.rollback()
+    with pytest.raises(CheckpointProtocolError):
+        space.checkpoint()
+    space.rollback()
+    assert counts.copy() == {"a": 1}
+
+
+@pytest.mark.parametrize("epoch", [7, "1"])
+def test_a_rollback_to_an_epoch_that_is_not_there_leaves_the_edits(space: PersistedObjectSpace, epoch: Any) -> None:
+    counts = space.create_dictionary("counts")
+    space.checkpoint()
+    counts["a"] = 1
+    with pytest.raises((UnknownCheckpointError, EpochTypeError)):
+        space.rollback(epoch=epoch)
+    assert space.checkpoint().slots == 1
+    assert counts.copy() == {"a": 1}
+
+
+def _raise(error: Any) -> None:
+    raise error
 
 
 PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
