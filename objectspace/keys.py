@@ -148,8 +148,8 @@ def as_stored(key: Any, slot: Slot) -> Any:
     """Return a key that was read from a slot, as one that has this slot.
 
     Older versions distinguished the second occurrence of a time that a clock shows twice from the first, although
-    Python finds them equal. They did not distinguish a time that a clock never shows from another one. Such a key comes
-    back as the same moment without the zone.
+    Python finds them equal. They did not distinguish a time that a clock shows twice or never from the same moment in
+    another zone. Such a key comes back as the same moment without the zone.
 
     Raises:
         TypeError: it cannot be hashed, because damage has turned it into another value.
@@ -356,8 +356,8 @@ def _datetime(key: datetime) -> tuple[str, bytes]:
     assert first is not None
     assert second is not None
     moment = _microseconds(local - first)
-    # A time that the clocks skip is the same moment as another one, to which it is not equal.
-    return "aware", moment + b"\x01" + escaped(zone.key.encode()) if first < second else moment
+    # A time that the clocks skip or repeat is equal to no time of another zone, not even the same moment (PEP 495).
+    return "aware", moment if first == second else moment + b"\x01" + escaped(zone.key.encode())
 
 
 def _time(key: time) -> tuple[str, bytes]:

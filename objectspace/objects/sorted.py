@@ -227,7 +227,9 @@ class SortedObject(KeyedObject):
             self._changes += 1
             try:
                 order.remove(key)
-            except TypeError:  # A complex number may be equal to a key, but is not found by its place.
+            except (TypeError, ValueError):
+                # Not found by its place, so all are sorted again. A complex number may be equal to a key, a time
+                # that a clock shows twice or never may be neither before nor after another one.
                 return value
         self._sorted = order
         return value

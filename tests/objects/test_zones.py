@@ -83,6 +83,44 @@ def test_a_time_that_no_clock_shows_is_another_key_than_the_moment_that_it_is(sp
     assert again(space).get("d") == {key: -place for place, key in enumerate(times)}
 
 
+@pytest.mark.parametrize("kind", ["dictionary", "set", "sorted_dictionary", "sorted_set"])
+@pytest.mark.parametrize("saves", [1, 2])
+def test_a_time_that_a_clock_shows_twice_is_another_key_than_the_moment_that_it_is(
+    space: PersistedObjectSpace, kind: str, saves: int
+) -> None:
+    moment = FIRST.astimezone(UTC)
+    assert moment != FIRST, "as Python has it"
+    made = getattr(space, f"create_{kind}")("d")
+    for key in (moment, FIRST, FIRST.astimezone(ZoneInfo("Europe/Paris"))):
+        if "set" in kind:
+            made.add(key)
+        else:
+            made[key] = key.isoformat()
+        if saves > 1:
+            space.checkpoint()
+    space = again(space)
+    found = space.get("d")
+    found._check()
+    assert {key.isoformat() for key in found} == {moment.isoformat(), FIRST.isoformat()}
+    assert len(found) == 3
+    found.pop(FIRST) if "dictionary" in kind else found.remove(FIRST)
+    assert FIRST not in again(space).get("d")
+    assert moment in space.get("d")
+
+
+def test_a_time_that_an_older_version_took_for_its_moment_is_read_as_that(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = FIRST.astimezone(UTC)
+    with monkeypatch.context() as old:
+        old.setitem(keys._BODIES, datetime, lambda key: ("aware", keys._datetime(key)[1][:16]))
+        space.create_dictionary("d")[FIRST] = 1
+        space = again(space)
+    assert space.get("d").copy() == {moment: 1}
+    space.get("d")[FIRST] = 2
+    assert again(space).get("d").copy() == {moment: 1, FIRST: 2}
+
+
 def test_a_second_time_that_an_older_version_told_from_the_first_is_read(
     space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
