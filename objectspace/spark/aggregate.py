@@ -16,6 +16,7 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational.values_arrow import listed
+from objectspace.spark.instants import in_utc
 
 Columns = Sequence[pa.ChunkedArray]
 
@@ -185,7 +186,7 @@ class RunningAggregate:
             )
         self._require_keys(rows.schema)
         self._require_whole_sums(rows.schema)
-        rows = _in_utc(rows.select(self.columns))
+        rows = in_utc(rows.select(self.columns))
         used = [_FUNCTIONS[measure.function] for measure in self.measures]
         figures = [rows[measure.column] if measure.column else None for measure in self.measures]
         return _aggregated([rows[name] for name in self.key], figures, [(one.arrow, one.options) for one in used])
@@ -223,15 +224,6 @@ def _is_key(kind: pa.DataType) -> bool:
         return True
     # Python's have microseconds.
     return any(of(kind) for of in _TIMES) and kind.unit != "ns"
-
-
-def _in_utc(rows: pa.Table) -> pa.Table:
-    """Return rows with instants in UTC: Python finds two of one zone equal that differ only in their offset."""
-    fields = [
-        one.with_type(pa.timestamp(one.type.unit, "UTC")) if pa.types.is_timestamp(one.type) and one.type.tz else one
-        for one in rows.schema
-    ]
-    return rows.cast(pa.schema(fields))
 
 
 def _present(old: Any, new: Any) -> Any:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from checkpoint.chain import EpochPlan, ShardSaved
 from checkpoint.process import collecting_seldom
@@ -92,10 +91,7 @@ def fetched(rows: DataFrame, most_rows: int) -> pa.Table:
 
     Raises:
         TooManyRowsError: there are more.
-        ObjectSpaceError: tasks would have them in another form.
     """
-    if _has_instants(rows.schema) and rows.sparkSession.conf.get("spark.sql.session.timeZone") != "UTC":
-        raise ObjectSpaceError("the instants of a session with another time zone than UTC are fetched in UTC")
     table = rows.where(f"(monotonically_increasing_id() & {_PLACE}L) <= {most_rows}L").toArrow()
     if table.num_rows > most_rows:
         raise TooManyRowsError(f"the micro-batch has more than {most_rows:,} rows: tasks run it")
@@ -197,14 +193,3 @@ def _parts(table: pa.Table, shards: pa.ChunkedArray, count: int) -> Iterator[Ite
     for shard in range(count):
         part = table.filter(pc.equal(shards, shard))
         yield (batch for batch in part.to_batches() if batch.num_rows)
-
-
-def _has_instants(kind: DataType) -> bool:
-    """Return whether a type holds instants, which are shown in the time zone of the session."""
-    if isinstance(kind, StructType):
-        return any(_has_instants(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _has_instants(kind.elementType)
-    if isinstance(kind, MapType):
-        return _has_instants(kind.keyType) or _has_instants(kind.valueType)
-    return isinstance(kind, TimestampType)

@@ -16,6 +16,7 @@ from objectspace.operators.division.keyed import KeyedBy
 from objectspace.spark.aggregate import RunningAggregate
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, shard_task
 from objectspace.spark.inputs import require_plain_names
+from objectspace.spark.instants import InUtc
 from objectspace.spark.routes import YOURS
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.stateful import Stateful, WholeEpoch
@@ -78,7 +79,8 @@ class Operator:
         whole, by = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key))), f"by {', '.join(self.key)}"
         if isinstance(self.process, RunningAggregate):
             return self.process, {**self.process.keyed_by(self.key), **whole}, f"{self.process!r} {by}"
-        return WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process, whole, f"{YOURS} {by}"
+        process = WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process
+        return InUtc(process), whole, f"{YOURS} {by}"
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
