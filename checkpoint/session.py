@@ -345,7 +345,7 @@ class Session:
         """Note an error of rewriting the file, and return what to raise."""
         failed = self.failed(error)
         if code_of(error) != sqlite3.SQLITE_FULL:
-            return failed
+            return type(failed)(f"{failed}; what was merged or dropped before stays so")
         with suppress(sqlite3.Error):  # The log is as long as the disk allowed: others need that room.
             self._cut_log()
         return not_given_back(self.path, error, room)

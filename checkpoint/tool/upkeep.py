@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.failures import explained
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import MOST, NumberRange, answered, cli, dry_run_option, json_option, takes_source
@@ -338,7 +339,23 @@ def _copy_of(source: Source) -> Iterator[str]:
 
 
 def copied(source: Source, path: Path) -> str:
-    """Copy a store file with its log, as it is, and return the path of the copy."""
-    with source.open() as store, closing(sqlite3.connect(path)) as new:
-        store.session.connection.backup(new)
+    """Copy a store file with its log, as it is, and return the path of the copy.
+
+    Raises:
+        CheckpointError: the copy cannot be written, or the store cannot be read.
+    """
+    with source.open() as store:
+        try:
+            with closing(sqlite3.connect(path)) as new:
+                store.session.connection.backup(new)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) not in _NOT_WRITTEN:
+                raise explained(os.path.abspath(source.path), error) from error
+            raise CheckpointError(
+                f"{source.path} cannot be copied into the temporary folder {path.parent.parent}: free some room there,"
+                f" or set TMPDIR to a folder that has as much as the store takes (SQLite says: {error})"
+            ) from error
     return str(path)
+
+
+_NOT_WRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ import pytest
 
 from checkpoint import CheckpointStore, StoreFailedError, session
 from checkpoint.tool.exchange import WRITERS
+from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import Fault, FaultyConnection
 from tests.tool.conftest import Tool
 
@@ -69,6 +72,45 @@ def test_a_copy_that_a_full_disk_has_no_room_for_says_so(
     monkeypatch.setattr("checkpoint.fork._write", _fail)
     found = tool("fork", store, f"{store}.fork")
     assert (found.exit_code, "no space is left: free some, try again" in found.stderr) == (2, True)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Path]:
+    """A store of some MiB, while no file of this process may grow beyond 256 KiB."""
+    path = tmp_path / "large.db"
+    with PersistedObjectSpace.open(path) as space:
+        for number in range(4):
+            space.get_or_create_dictionary("d").update(dict.fromkeys(range(8000), f"{number}" * 100))
+            space.checkpoint()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, limits[1]))
+    yield path
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("words", [["compact", "--dry-run"], ["prune", "--dry-run"], ["repair", "--dry-run"]])
+def test_a_rehearsal_that_the_temporary_folder_has_no_room_for_names_it(
+    tool: Tool, large: Path, words: list[str]
+) -> None:
+    found = tool(words[0], large, *words[1:])
+    said = f"error: {large} cannot be copied into the temporary folder {tempfile.gettempdir()}: free some room"
+    assert (found.exit_code, found.stderr.startswith(said)) == (2, True), found.stderr
+
+
+def test_a_file_that_cannot_be_rewritten_has_been_compacted_all_the_same(
+    tool: Tool, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class _Failing(session.Session.factory):  # type: ignore[name-defined,misc]
+        def execute(self, statement: str, *arguments: Any) -> Any:
+            if statement == "VACUUM":
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+                raise error
+            return super().execute(statement, *arguments)
+
+    monkeypatch.setattr(session.Session, "factory", _Failing)
+    found = tool("compact", store)
+    assert (found.exit_code, "what was merged or dropped before stays so" in found.stderr) == (2, True), found.stderr
 
 
 @pytest.mark.parametrize("command", ["compact", "prune", "repair", "revert"])
