@@ -67,7 +67,7 @@ def at_scale(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def apart(request: pytest.FixtureRequest) -> int:
     """Tell how many times as far apart the faults of a test come as with ``--slow`` or ``--crash``."""
-    return 1 if request.config.getoption("slow") or request.config.getoption("crash") else 4
+    return 1 if request.config.getoption("slow") or request.config.getoption("crash") else 3
 
 
 @pytest.fixture

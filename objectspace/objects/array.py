@@ -74,7 +74,9 @@ class Array(KeyedObject, Sequence[T]):
             IndexError: there is no such element.
         """
         if isinstance(index, slice):
-            return [self._read(place) for place in range(*index.indices(len(self)))]
+            places = range(*index.indices(len(self)))
+            found = zip(places, self._table.read_all(places), strict=True)
+            return [self._fill_in(place) if value is ABSENT else value for place, value in found]
         return self._read(self._place(index))
 
     @overload
@@ -99,8 +101,7 @@ class Array(KeyedObject, Sequence[T]):
             raise ValueError(
                 f"{self._describe()}: {len(values)} values for a slice of {len(places)}; an array has a fixed length"
             )
-        for place, element in zip(places, values, strict=True):
-            self._table.write(place, element)
+        self._table.write_all(dict(zip(places, values, strict=True)))
 
     def __iter__(self) -> Iterator[T]:
         """Yield every element in order."""
@@ -149,11 +150,12 @@ class Array(KeyedObject, Sequence[T]):
 
     def _stream(self) -> Iterator[T]:
         following = 0
-        for place, value, _ in scans.scan(self._table):
-            yield from map(self._fill_in, range(following, place))
-            # It may have been assigned while those before it were yielded.
-            now: Any = self._table.live.get(place, value)
-            yield now
+        for place, value in scans.pairs_of(self._table):
+            if place > following:
+                yield from map(self._fill_in, range(following, place))
+                # It may have been assigned while those before it were yielded.
+                value = self._table.live.get(place, value)
+            yield value
             following = place + 1
         yield from map(self._fill_in, range(following, len(self)))
 

@@ -464,6 +464,33 @@ def test_the_last_item_of_a_dictionary_is_taken_without_a_search(monkeypatch: py
     assert searches.call_count == 0
 
 
+SLICES: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "a slice is read": (lambda array: array[500:4500:2], [*range(500, 4000, 2), *([[]] * 250)]),
+    "all are read": (list, [*range(4000), *([[]] * 1000)]),
+    "a slice is set": (lambda array: array.__setitem__(slice(500, 4500, 2), [*range(2000)]), None),
+}
+"""What is done with an array of 5,000 elements, of which the first 4,000 are set, and what it gives."""
+
+
+@pytest.mark.parametrize("case", SLICES)
+def test_many_elements_of_an_array_take_few_searches(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    monkeypatch.setattr(limits, "PROMOTE_SHARE", 0)
+    space = PersistedObjectSpace.open(":memory:")
+    space.create_array("a", 5000, default=[])[:4000] = range(4000)
+    space.checkpoint()
+    array = PersistedObjectSpace(space.store).get("a")
+    searches: list[str] = []
+    work, expected = SLICES[case]
+    space.store.session.connection.set_trace_callback(searches.append)
+    found = work(array)
+    space.store.session.connection.set_trace_callback(None)
+    assert found == expected
+    assert 0 < len(searches) < 100
+    assert array[4998] is not array[4999], "each has a default of its own"
+    assert array[499:503] == ([499, 0, 501, 1] if expected is None else [499, 500, 501, 502])
+
+
 def test_the_first_elements_of_a_set_are_taken_with_few_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     space = PersistedObjectSpace.open(":memory:")
     elements, search = space.create_set("numbers"), Mock(side_effect=Set._look_up_first)
