@@ -26,12 +26,12 @@ import base64
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
 
@@ -69,7 +69,11 @@ class Unencodable(TypeError):
     """A value has no text; the caller knows the object and the slot, and names them."""
 
 
-class ClassChanged(ValueError):
+class NotReadHere(ValueError):
+    """What is stored is sound, and yet this process cannot read it: the error says what it lacks."""
+
+
+class ClassChanged(NotReadHere):
     """A key is stored that is or holds a dataclass, which is compared by other fields now, or in another order."""
 
     def __init__(self, name: str) -> None:
@@ -79,7 +83,27 @@ class ClassChanged(ValueError):
         )
 
 
-class Unregistered(ValueError):
+class ZoneChanged(NotReadHere):
+    """A key is stored that holds a time of a zone whose rules have changed since, so that it is another moment now."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the rules of the zone {name} are not those that this key was stored with, so nobody would find it: read"
+            " it with the tzdata that stored it, and take times in UTC for new keys"
+        )
+
+
+class UnknownZone(NotReadHere):
+    """A time of a zone is stored that this machine does not know."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a time of the zone {name} is stored here, which this machine does not know: install tzdata, which has the"
+            " zones, with pip or with the system"
+        )
+
+
+class Unregistered(NotReadHere):
     """A dataclass is stored, but none of its name is registered in this process."""
 
     def __init__(self, name: str) -> None:
@@ -121,7 +145,7 @@ def register_dataclass(cls: type[T]) -> type[T]:
         the dataclass.
 
     Raises:
-        TypeError: ``cls`` is not a dataclass.
+        TypeError: ``cls`` is not a dataclass, or derives from a built-in type, whose contents its fields do not have.
         ValueError: another class of this name is already registered.
 
     >>> @register_dataclass
@@ -137,11 +161,24 @@ def register_dataclass(cls: type[T]) -> type[T]:
     if not isinstance(cls, type):
         name = type(cls).__name__
         raise TypeError(f"{shown(cls)} is an instance: give its class, register_dataclass({name})")
+    _require_fields_only(cls)
     known = _registered.setdefault(cls.__name__, cls)
     if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"another dataclass named {cls.__name__} is registered already: {known!r}")
     _registered[cls.__name__] = cls
     return cls
+
+
+def _require_fields_only(cls: type) -> None:
+    """Refuse a class whose instances are more than their fields, and cannot be made of these alone."""
+    try:
+        object.__new__(cls)
+    except TypeError as error:
+        if "is not safe" in str(error):  # An abstract class has another error: those that derive from it are stored.
+            raise TypeError(
+                f"{cls.__name__} derives from a built-in type, and what that holds is in no field ({error}): keep it in"
+                " a field instead"
+            ) from None
 
 
 def is_registered(cls: type) -> bool:
@@ -326,6 +363,11 @@ def _sorted_plain(values: Iterable[Any]) -> list[Any]:
 def _plain_datetime(value: datetime) -> Any:
     zone = value.tzinfo
     if isinstance(zone, ZoneInfo) and zone.key:
+        if _zone(zone.key) is None:
+            raise Unencodable(
+                f"this machine knows no zone {zone.key!r}, so it could not be read again: take one that ZoneInfo finds"
+                " by its name, or UTC"
+            )
         return {"$datetime": [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold]}
     try:
         text = value.replace(fold=0).isoformat()
@@ -351,7 +393,24 @@ def _restore_datetime(stored: Any) -> datetime:
         return datetime.fromisoformat(stored)
     text, zone, fold = stored
     moment = datetime.fromisoformat(text).replace(fold=fold)
-    return moment.replace(tzinfo=ZoneInfo(zone)) if zone else moment
+    if not zone:
+        return moment
+    if (known := _zone(zone)) is None:
+        raise UnknownZone(zone)
+    return moment.replace(tzinfo=known)
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """Return the zone of a name, ``None`` if this machine does not know it."""
+    try:
+        return ZoneInfo(name)
+    except ZoneInfoNotFoundError:
+        return None
+
+
+def name_of(zone: tzinfo | None) -> str | None:
+    """Return the name of a zone if it is the one that is found by this name, which is what is stored of it."""
+    return zone.key if isinstance(zone, ZoneInfo) and zone.key and _zone(zone.key) is zone else None
 
 
 def _restore_time(stored: Any) -> time:

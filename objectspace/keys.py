@@ -23,7 +23,16 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
-from objectspace.codec import ClassChanged, Unencodable, encode, field_of, is_registered, is_utf8
+from objectspace.codec import (
+    ClassChanged,
+    Unencodable,
+    ZoneChanged,
+    encode,
+    field_of,
+    is_registered,
+    is_utf8,
+    name_of,
+)
 from objectspace.errors import shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -149,18 +158,45 @@ def as_stored(key: Any, slot: Slot) -> Any:
 
     Older versions distinguished the second occurrence of a time that a clock shows twice from the first, although
     Python finds them equal. They did not distinguish a time that a clock shows twice or never from the same moment in
-    another zone. Such a key comes back as the same moment without the zone.
+    another zone. And the rules of a zone may have changed since: what the clocks are to show is another moment then.
+    Such a key comes back as the moment that it was, without the zone.
 
     Raises:
         TypeError: it cannot be hashed, because damage has turned it into another value.
         ClassChanged: a dataclass in it is compared by other fields now, so that it has another slot.
+        ZoneChanged: a time inside of it was another moment when it was stored.
     """
     hash(key)
-    if _is_unclear(key):
-        return key if to_slot(key) == slot else _without_zones(key)
+    if (zone := _zone_in(key)) is not None:
+        return key if _has_slot(key, slot) else _as_moment(key, slot, zone)
     if (kind := _registered_in(key)) is not None and not _has_slot(key, slot):
         raise ClassChanged(kind.__name__)
     return key
+
+
+def _zone_in(key: Any) -> str | None:
+    """Return the name of the zone of a time that a key is or holds, if it has rules, which may change."""
+    if type(key) in (tuple, frozenset):
+        return None if _CLEAR.issuperset(map(type, key)) else next(filter(None, map(_zone_in, key)), None)
+    zone = key.tzinfo if type(key) is datetime else None
+    return zone.key if isinstance(zone, ZoneInfo) and zone.key != "UTC" else None
+
+
+def _as_moment(key: Any, slot: Slot, zone: str) -> Any:
+    is_moment = type(key) is datetime and type(slot) is bytes and len(slot) == _MOMENT_BYTES
+    with suppress(OverflowError):
+        found = _moment(slot) if is_moment else _without_zones(key)
+        if _has_slot(found, slot):
+            return found
+    raise ZoneChanged(zone)
+
+
+def _moment(slot: Any) -> datetime:
+    return (_EPOCH + (int.from_bytes(slot[1:], "big") - 2**80) * _MICROSECOND).replace(tzinfo=UTC)
+
+
+_MOMENT_BYTES = 17
+"""How long the slot is of a moment: a tag, and the microseconds."""
 
 
 def _registered_in(key: Any) -> type | None:
@@ -348,16 +384,20 @@ def _microseconds(value: timedelta) -> bytes:
 
 def _datetime(key: datetime) -> tuple[str, bytes]:
     zone, local = key.tzinfo, key.replace(tzinfo=None) - _EPOCH
-    if not isinstance(zone, ZoneInfo) or not zone.key:
-        offset = key.utcoffset()
-        return ("datetime", _microseconds(local)) if offset is None else ("aware", _microseconds(local - offset))
-    # The second of two times that the clocks of a zone show is equal to the first.
-    first, second = key.replace(fold=0).utcoffset(), key.replace(fold=1).utcoffset()
-    assert first is not None
-    assert second is not None
+    first = key.replace(fold=0).utcoffset()
+    if first is None:
+        return "datetime", _microseconds(local)
     moment = _microseconds(local - first)
-    # A time that the clocks skip or repeat is equal to no time of another zone, not even the same moment (PEP 495).
-    return "aware", moment if first == second else moment + b"\x01" + escaped(zone.key.encode())
+    if not _is_unclear(key):
+        return "aware", moment
+    # A time that the clocks skip or repeat is equal to no time of another zone, not even the same moment (PEP 495). The
+    # second of two times that the clocks of one zone show is equal to the first.
+    if (name := name_of(zone)) is None:
+        raise Unencodable(
+            f"the clocks of its zone, a {type(zone).__name__}, show this time twice or never, so it is equal to none of"
+            " another zone, and this zone is not stored: take a time in UTC, or in the ZoneInfo that a name gives"
+        )
+    return "aware", moment + b"\x01" + escaped(name.encode())
 
 
 def _time(key: time) -> tuple[str, bytes]:

@@ -361,7 +361,7 @@ class PersistedObject:
             self._refuse_cut()  # What is in memory does not fit what is stored, which may well be sound.
         if isinstance(found, NoText):
             found, error = None, str(found)
-        if isinstance(error, codec.Unregistered | codec.ClassChanged):
+        if isinstance(error, codec.NotReadHere):
             raise ObjectSpaceError(f"{self._describe()}, slot {shown(slot):.80}: {error}; nothing is lost")
         raise DamagedObjectError(
             f"{self._describe()}, slot {shown(slot):.80}: what is stored cannot be read ({error});"

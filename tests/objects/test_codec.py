@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from abc import ABC, abstractmethod
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
@@ -166,6 +167,26 @@ def test_only_dataclasses_are_registered() -> None:
         TypeError, match=r"Registered\(.*\) is an instance: .* its class, register_dataclass\(Registered"
     ):
         register_dataclass(Registered([], ""))  # type: ignore[arg-type]
+
+
+class Abstract(ABC):
+    """What dataclasses may derive from."""
+
+    @abstractmethod
+    def work(self) -> None: ...
+
+
+@pytest.mark.parametrize("base", [Exception, dict, list, float, date])
+def test_a_dataclass_that_holds_more_than_its_fields_is_not_registered(base: type) -> None:
+    cls = make_dataclass("Derived", [("code", int)], bases=(base,))
+    with pytest.raises(TypeError, match=r"^Derived derives from a built-in type, and what that holds is in no field"):
+        register_dataclass(cls)
+    assert not codec.is_registered(cls)
+
+
+def test_an_abstract_dataclass_may_be_registered() -> None:
+    cls = make_dataclass("Unfinished", [("code", int)], bases=(Abstract,))
+    assert register_dataclass(cls) is cls
 
 
 @given(hashables, hashables)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import shutil
+import zoneinfo
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import product
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace, keys
+from objectspace import ObjectSpaceError, PersistedObjectSpace, UnencodableValueError, keys
 from objectspace.objects import limits
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -119,6 +123,95 @@ def test_a_time_that_an_older_version_took_for_its_moment_is_read_as_that(
     assert space.get("d").copy() == {moment: 1}
     space.get("d")[FIRST] = 2
     assert again(space).get("d").copy() == {moment: 1, FIRST: 2}
+
+
+class Local(tzinfo):
+    """A zone of a user, whose clocks show the hour after two o'clock twice on each day."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        assert when is not None
+        return timedelta(hours=2 if when.hour < 2 or (when.hour == 2 and not when.fold) else 1)
+
+    def dst(self, when: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, when: datetime | None) -> str:
+        return "local"
+
+
+@pytest.mark.parametrize("zone", [Local(), ZoneInfo.no_cache("Europe/Berlin")], ids=["a user's", "not cached"])
+@pytest.mark.parametrize("wrap", [lambda key: key, lambda key: ("a", key)])
+def test_a_time_shown_twice_is_no_key_in_a_zone_that_is_not_stored(
+    space: PersistedObjectSpace, zone: Any, wrap: Any
+) -> None:
+    twice, once = datetime(2013, 10, 27, 2, 30, tzinfo=zone), datetime(2013, 10, 27, 5, 30, tzinfo=zone)
+    d = space.create_dictionary("d")
+    d[wrap(once)] = 1
+    space.checkpoint()
+    d[wrap(twice)] = 2
+    with pytest.raises(UnencodableValueError, match="show this time twice or never"):
+        space.checkpoint()
+    del d[wrap(twice)]
+    assert again(space).get("d").copy() == {wrap(once.astimezone(UTC)): 1}
+
+
+@pytest.fixture
+def change_rules(tmp_path: Path) -> Iterator[Callable[[str], ZoneInfo]]:
+    """Return what gives the zone X/Y other rules, as another tzdata does."""
+    path = zoneinfo.TZPATH
+    (tmp_path / "X").mkdir()
+    zoneinfo.reset_tzpath([str(tmp_path), *path])
+
+    def _change(like: str) -> ZoneInfo:
+        known = next(Path(folder) / like for folder in path if (Path(folder) / like).exists())
+        shutil.copy(known, tmp_path / "X" / "Y")
+        ZoneInfo.clear_cache(only_keys=["X/Y"])
+        return ZoneInfo("X/Y")
+
+    yield _change
+    zoneinfo.reset_tzpath(path)
+    ZoneInfo.clear_cache(only_keys=["X/Y"])
+
+
+def test_a_key_whose_zone_has_other_rules_now_is_the_moment_that_it_was(
+    space: PersistedObjectSpace, change_rules: Callable[[str], ZoneInfo]
+) -> None:
+    key = datetime(2027, 7, 1, 9, tzinfo=change_rules("America/Chicago"))
+    moment = key.astimezone(UTC)
+    for name in ("dictionary", "sorted_dictionary"):
+        getattr(space, f"create_{name}")(name)[key] = "old"
+    space.create_dictionary("pairs")[key, 1] = "old"
+    space.checkpoint()
+    key = key.replace(tzinfo=change_rules("America/Mexico_City"))
+    assert key != moment
+    space = PersistedObjectSpace(space.store)
+    for name in ("dictionary", "sorted_dictionary"):
+        d = space.get(name)
+        assert (key in d, moment in d, list(d)) == (False, True, [moment])
+        d[key] = "new"
+    with pytest.raises(ObjectSpaceError, match=r"the rules of the zone X/Y are not those that .*; nothing is lost"):
+        list(space.get("pairs").items())
+    space = again(space)
+    for name in ("dictionary", "sorted_dictionary"):
+        space.get(name)._check()
+        assert space.get(name).copy() == {moment: "old", key: "new"}
+        del space.get(name)[key], space.get(name)[moment]
+    assert [*again(space).get("dictionary"), *space.get("sorted_dictionary")] == []
+
+
+def test_a_zone_that_this_machine_does_not_know_is_told_and_nothing_is_called_damaged(
+    space: PersistedObjectSpace, change_rules: Callable[[str], ZoneInfo], tmp_path: Path
+) -> None:
+    zone = change_rules("Europe/Berlin")
+    space.create_list("l").append(datetime(2027, 7, 1, 9, tzinfo=zone))
+    space.checkpoint()
+    (tmp_path / "X" / "Y").unlink()
+    ZoneInfo.clear_cache(only_keys=["X/Y"])
+    with pytest.raises(ObjectSpaceError, match=r"the zone X/Y is stored .* install tzdata.*nothing is lost"):
+        list(PersistedObjectSpace(space.store).get("l"))
+    space.create_value("v").value = datetime(2027, 7, 1, 9, tzinfo=zone)
+    with pytest.raises(UnencodableValueError, match="this machine knows no zone 'X/Y'"):
+        space.checkpoint()
 
 
 def test_a_second_time_that_an_older_version_told_from_the_first_is_read(
