@@ -229,7 +229,9 @@ class Describer:
             return (new_key if change.old is None else old_key), *(
                 one is not None or None for one in (change.old, change.new)
             )
-        return next((key for key in (old_key, new_key) if key != plain), plain), old, new
+        # The slot alone tells neither True from 1 nor 0.0 from 0.
+        told = (key for key in (old_key, new_key) if (type(key), key) != (type(plain), plain))
+        return next(told, plain), old, new
 
     def _codec(self, change: Change) -> str | None:
         """Return how the object is stored; an owned object is a plain one."""

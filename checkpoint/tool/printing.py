@@ -105,17 +105,17 @@ _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 def key(value: Any) -> str:
-    """Return a key in one line; a text that reads as a number stands in quotes, to be told from the number.
+    """Return a key in one line; a text that reads as another key stands in quotes, to be told from that.
 
-    >>> key(1), key("1"), key("a")
-    ('1', '"1"', 'a')
+    >>> key(1), key("1"), key("a"), key(None), key("null")
+    ('1', '"1"', 'a', 'null', '"null"')
     """
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return as_json(value)
+    if isinstance(value, str) and _READS_AS_ANOTHER.fullmatch(value):
+        return short(as_json(value), 40)
     return short(value, 40)
 
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_READS_AS_ANOTHER = re.compile(r"-?\d+(\.\d+)?|null|true|false|[\[{\"].*", re.DOTALL)
 
 
 def emit(is_json: bool, fields: dict[str, Any], text: str) -> None:

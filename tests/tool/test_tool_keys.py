@@ -144,3 +144,20 @@ def test_the_slots_of_a_typed_key_are_those_of_the_code_of_tables(order: str) ->
                     slots = table_keys.slots_of(stored, cells)
                     assert slots is not None
                     assert KeySpace("t", schema).key((n, t)) in slots
+
+
+def test_keys_that_look_like_others_are_told_from_them(tool: Tool, tmp_path: Path) -> None:
+    path, others = tmp_path / "state.db", [None, "null", "true", "[1]", '{"$tuple":[1]}', '"a"', "12", "a"]
+    with PersistedObjectSpace.open(path) as space:
+        d = space.create_dictionary("d")
+        d.update({True: "x", **dict.fromkeys(others, 0)})
+        space.checkpoint()
+        del d[True]
+        d[1] = "y"
+        space.checkpoint()
+    shown = [line.rpartition(" = ")[0] for line in tool("show", path, "d").output.splitlines()[1:] if line]
+    assert shown == ["null", *map(json.dumps, others[1:-1]), "a", "1"]
+    added = [row["key"] for row in rows(tool, "diff", path, 0, 1, "--json") if row["table"] == "item"]
+    assert [key for key in added if isinstance(key, bool)] == [True]
+    assert set(others) < set(added)
+    assert "~ true = x → y" in tool("diff", path, 1, 2).output
