@@ -152,6 +152,7 @@ class SlotTable:
         """Return how many slots may be read together."""
         return max(limits.FETCH_SLOTS, int(self.owner._home.cache_slots) // limits.FETCH_ROOM)
 
+    @undivided_read
     def fetch(self, wanted: Collection[Any]) -> None:
         """Read those of some keys that are not in memory: what is still not there afterwards is not stored either.
 
@@ -160,6 +161,8 @@ class SlotTable:
         Time: O(keys · live runs · log n).
         """
         home, live = self.owner._home, self.live
+        if is_cold(self.owner):  # A rollback in a signal handler came since the read began.
+            self.owner._wake()
         with home.mutex:
             if self.complete:
                 return

@@ -96,6 +96,18 @@ def test_an_edit_in_whose_midst_a_signal_handler_saves_or_goes_back_is_whole_or_
     assert refused < tried > len(EDITS[kind])
 
 
+def test_a_rollback_while_slots_are_read_together_is_refused_or_they_are_read_anew() -> None:
+    calls, came, expected = 0, True, prepared("tensor", "saved").get("t").copy()
+    while came:
+        space = prepared("tensor", "saved")
+        found: list[Any] = []
+        came = signalled(lambda: found.append(space.get("t")[...]), calls, space.rollback)  # noqa: B023
+        assert all(shape(one) == shape(expected) for one in found)
+        space._check()
+        calls += 1
+    assert calls > 50
+
+
 @pytest.mark.parametrize("name", ["create", "delete", "rename"])
 def test_a_checkpoint_while_the_names_of_a_space_change_is_refused(name: str) -> None:
     edits: dict[str, Callable[[PersistedObjectSpace], object]] = {
