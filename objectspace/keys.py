@@ -37,7 +37,7 @@ from objectspace.errors import shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DECIMAL_EXPONENT_MAX = 6144
-"""Decimals beyond this exponent are refused as keys: their exact digits would fill the memory."""
+"""Decimals beyond this exponent, but for zero, are refused as keys: their exact digits would fill the memory."""
 
 _CLASSES = (
     "none",
@@ -58,8 +58,11 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (bytes, bytes),
     (Real, int),
     (Real, float),
+    (Fraction, lambda key: _as_decimal(key)),
     (Complex, complex),
     (Decimal, Decimal),
+    (memoryview, bytes),
+    (time, lambda key: time(key.hour, key.minute, key.second, key.microsecond)),  # Its zone may say nothing of it.
     (datetime, lambda key: datetime.combine(key.date(), key.timetz())),
     (date, lambda key: date(key.year, key.month, key.day)),
     (timedelta, lambda key: timedelta(key.days, key.seconds, key.microseconds)),
@@ -116,6 +119,14 @@ def storable(key: Any) -> Any:
                 if found == key and hash(found) == hash(key):
                     return found
     raise Unencodable(f"a {type(key).__name__} cannot be stored, nor does it equal what can")
+
+
+def _as_decimal(key: Fraction) -> Decimal:
+    """Return the Decimal that is exactly a fraction, or one near it if there is none."""
+    places = key.denominator.bit_length()  # Of a product of twos and fives, no fewer than its decimal places.
+    # By its digits, because arithmetic would round it.
+    sign, digits, _ = Decimal(key.numerator * 10**places // key.denominator).as_tuple()
+    return Decimal((sign, digits, -places))
 
 
 def as_bound(key: Any) -> Any:
@@ -341,7 +352,7 @@ def _is_infinite(key: Any) -> bool:
 def _check_number(key: Any) -> None:
     if key.is_nan() if type(key) is Decimal else key != key:
         raise Unencodable("nan is not equal to itself, so it could never be found again as a key")
-    if type(key) is Decimal and key.is_finite() and abs(key.adjusted()) > DECIMAL_EXPONENT_MAX:
+    if type(key) is Decimal and key and key.is_finite() and abs(key.adjusted()) > DECIMAL_EXPONENT_MAX:
         raise Unencodable(
             f"a Decimal key may have an exponent of at most {DECIMAL_EXPONENT_MAX}: it has {key.adjusted()}"
         )

@@ -359,7 +359,7 @@ class SortedObject(KeyedObject):
         bound = keys.as_bound(key)
         if type(bound) is not Fraction:  # Nothing that is stored is equal to it, and yet it has a place.
             keys.check_sortable(bound)
-        self._compare(bound)
+        self._compare(key)  # Not the bound: it may have an order where the key has none, as bytes for a memoryview.
         return self._slot(bound) if keys.keeps_order(bound) else keys.outside(bound, beyond)
 
     def _check(self) -> None:

@@ -411,7 +411,10 @@ class SlotTable:
         if self.owner._fresh:
             _pop(self.live, key)
             return value
-        stored = self._with_key(key, self.edits[key] if key in self.edits else self._stored(key))
+        stored = self.edits[key] if key in self.edits else self._stored(key)
+        if type(key) not in ALONE and (stored is not ABSENT or self.places is not None):
+            key = self._met(key)  # What was asked for may be equal to a key that is stored, and have no slot itself.
+        stored = self._with_key(key, stored)
         _pop(self.live, key)
         self._forget_key(key, stored)
         self.prints.pop(key, None)

@@ -27,6 +27,7 @@ KEYS: list[Any] = [
 NUMBERS: list[Any] = [
     0, -0.0, False, 1, True, 1.0, 2, 2.5, Decimal("2.5"), Decimal("0.1"), 0.1, 3, -3, 7, 2**63, -(2**63), 2**63 - 1,
     2.0**63, float("inf"), -float("inf"), 10**400, Decimal("1E-400"), Decimal("1E+400"), Decimal("-3E+400"),
+    Decimal("0E+9999"), Decimal("-0E-9999"),
 ]  # fmt: skip
 
 TUPLES: list[Any] = [(), (1,), (True,), (1, 2), (1, 2.0), (1, 3), (2,), (2, -1), (2**70,), (Decimal("0.1"), 5), (0,)]

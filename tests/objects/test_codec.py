@@ -217,7 +217,9 @@ def has_refused_part(key: Any) -> bool:
     """Tell whether a key holds a decimal beyond the exponents that keys may have."""
     if isinstance(key, tuple | frozenset):
         return any(map(has_refused_part, key))
-    return isinstance(key, Decimal) and key.is_finite() and abs(key.adjusted()) > keys.DECIMAL_EXPONENT_MAX
+    if not isinstance(key, Decimal) or not key.is_finite() or key == 0:
+        return False
+    return abs(key.adjusted()) > keys.DECIMAL_EXPONENT_MAX
 
 
 numbers = st.one_of(

@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
@@ -84,6 +84,84 @@ def test_a_key_is_found_by_what_is_equal_to_it(stored: PersistedObjectSpace, key
     stored.checkpoint()
     stored.rollback()
     assert stored.get_dictionary("dictionary").copy() == plain
+
+
+STAND_INS = [
+    (Decimal("0.1"), Decimal("0.2"), Fraction(1, 10)),
+    (b"a", b"b", memoryview(b"a")),
+    (time(9), time(10), time(9, tzinfo=ZoneInfo("Europe/Berlin"))),
+    (0, 1, Decimal("0E+9999")),
+    ((Decimal("0.1"), b"a"), (Decimal("0.2"), b"a"), (Fraction(1, 10), b"a")),
+]
+"""A key, one that stays, and a key that is equal to the first, and that no object stored or could store as it is."""
+
+TAKES = [
+    *(("dictionary", "pop"), ("dictionary", "discard_many"), ("set", "discard"), ("sorted_set", "remove")),
+    *(("sorted_dictionary", "__delitem__"), ("sorted_dictionary", "discard_many")),
+]
+
+
+@pytest.mark.parametrize("keys", STAND_INS, ids=lambda keys: f"{type(keys[2]).__name__} for {keys[0]}")
+@pytest.mark.parametrize(("kind", "take"), TAKES)
+def test_a_key_is_removed_by_an_equal_one_that_cannot_be_stored(
+    stored: PersistedObjectSpace, kind: str, take: str, keys: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PROMOTE_SHARE", 0)
+    key, other, asked = keys
+    target = getattr(stored, f"create_{kind}")("target")
+    target.update({key: 1, other: 2})
+    stored.checkpoint()
+    stored.rollback()
+    assert asked in target
+    target.update({other: 3})
+    assert list(target) == [key, other]
+    getattr(target, take)([asked] if take == "discard_many" else asked)
+    stored.checkpoint()
+    stored.rollback()
+    assert list(target) == [other]
+    stored._check()
+
+
+class Alias:
+    """Equal to a key, and unlike whatever can be stored."""
+
+    def __eq__(self, other: object) -> bool:
+        return other == "a"
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+
+def test_a_key_in_memory_is_removed_by_whatever_is_equal_to_it(space: PersistedObjectSpace) -> None:
+    some: list[Any] = [space.create_dictionary("d"), space.create_set("s"), space.create_sorted_set("in order")]
+    for one in some:
+        one.update({"a": 1, "b": 2})
+        space.checkpoint()
+        (one.pop if one is some[0] else one.remove)(Alias())
+        space.checkpoint()
+    space.rollback()
+    assert list(map(list, some)) == [["b"]] * 3
+
+
+@pytest.mark.parametrize("key", [np.datetime64("2020-01-01"), pd.NA], ids=repr)
+def test_a_key_that_was_refused_can_be_removed(space: PersistedObjectSpace, key: Any) -> None:
+    dictionary, elements = space.create_dictionary("d"), space.create_set("s")
+    space.checkpoint()
+    dictionary[key] = 1
+    elements.add(key)
+    with pytest.raises(UnencodableValueError):
+        space.checkpoint()
+    del dictionary[key]
+    elements.remove(key)
+    assert space.checkpoint().slots == 0
+
+
+def test_what_has_no_order_with_bytes_bounds_no_range_of_them(stored: PersistedObjectSpace) -> None:
+    stored.create_sorted_set("target").update([b"a", b"c"])
+    stored.checkpoint()
+    stored.rollback()
+    with pytest.raises(TypeError):
+        list(stored.get("target").irange(memoryview(b"d")))
 
 
 @pytest.mark.parametrize("key", UNKNOWN, ids=lambda key: type(key).__name__)
