@@ -138,7 +138,7 @@ def as_bound(key: Any) -> Any:
     """
     if type(key) is tuple:
         return tuple(map(as_bound, key))
-    if type(key) not in _SORTABLE:
+    if type(key) not in _SORTABLE or (type(key) is time and key.tzinfo is not None):
         with suppress(Unencodable):
             return storable(key)
     return key
@@ -288,10 +288,23 @@ def check_sortable(key: Any) -> None:
             check_sortable(item)
     elif kind not in _SORTABLE:
         raise TypeError(f"{shown(key):.80} has no place in a sorted object: {_why_no_place(key)}")
-    elif kind in (float, Decimal):
+    elif kind is float:
         refuse_nan(key)
+    elif kind is Decimal:
+        refuse_nan(key)
+        _check_storable(key, _check_number)
+    elif kind is time:
+        _check_storable(key, _time)
     elif kind is str and not is_utf8(key):
         raise TypeError(f"{key!r:.80} has no place in a sorted object: it holds a lone surrogate")
+
+
+def _check_storable(key: Any, check: Callable[[Any], object]) -> None:
+    """Refuse a key that has an order and no slot, before the edit has begun that asks for its slot."""
+    try:
+        check(key)
+    except Unencodable as error:
+        raise TypeError(f"{shown(key):.80} has no place in a sorted object: {error}") from None
 
 
 def _why_no_place(key: Any) -> str:

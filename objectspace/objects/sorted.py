@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, dropwhile, islice, repeat
 from operator import ge, gt, itemgetter, le, lt
@@ -357,7 +358,7 @@ class SortedObject(KeyedObject):
         if key is None:
             return None
         bound = keys.as_bound(key)
-        if type(bound) is not Fraction:  # Nothing that is stored is equal to it, and yet it has a place.
+        if type(bound) not in (Fraction, Decimal):  # They have a place, also if nothing that is stored is equal to one.
             keys.check_sortable(bound)
         self._compare(key)  # Not the bound: it may have an order where the key has none, as bytes for a memoryview.
         return self._slot(bound) if keys.keeps_order(bound) else keys.outside(bound, beyond)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
@@ -29,7 +30,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("sorted_dictionary", {5000: 1, NAN: 2}),
     ("sorted_dictionary", {5000.5: 1, NAN: 2}),
     ("sorted_set", [5000, "a"]),
+    ("sorted_dictionary", {5000: 1, Decimal("1E+7000"): 2}),
     ("sorted_set", [5000.5, NAN]),
+    ("sorted_set", [5000, Decimal("1E-7000")]),
     ("lists", {5000: [1], 1: [2], 5001: 3}),
     ("lists", {5000: [1], NAN: [2]}),
 ]

@@ -236,6 +236,7 @@ BOUNDS = [
     Fraction(13, 2),
     Fraction(22, 3),
     Fraction(2**80, 3),
+    Decimal("1E+7000"),
 ]
 
 
@@ -250,8 +251,13 @@ def test_a_range_is_bounded_by_what_compares_with_the_keys(stored: PersistedObje
         list(keys.irange(Word("a")))
 
 
-def test_a_range_is_bounded_by_text_and_tuples_of_other_types(stored: PersistedObjectSpace) -> None:
-    for name, found, bound in (("texts", ["a", "b"], Word("aa")), ("pairs", [(1, "a"), (2, "b")], (np.int64(2),))):
+def test_a_range_is_bounded_by_text_and_tuples_and_times_of_other_types(stored: PersistedObjectSpace) -> None:
+    some: list[tuple[str, list[Any], Any]] = [
+        ("texts", ["a", "b"], Word("aa")),
+        ("pairs", [(1, "a"), (2, "b")], (np.int64(2),)),
+        ("times", [time(8), time(10)], time(9, tzinfo=ZoneInfo("Europe/Berlin"))),
+    ]
+    for name, found, bound in some:
         stored.create_sorted_set(name).update(found)
         stored.checkpoint()
         stored.rollback()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import time
+from decimal import Decimal
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -11,6 +14,7 @@ from objectspace import (
     PersistedObjectSpace,
     UnencodableValueError,
 )
+from objectspace.objects import limits
 from tests.objects.kinds import PUTS, create, every_kind
 
 
@@ -40,6 +44,32 @@ def test_what_cannot_be_stored_is_refused_and_the_space_goes_on(space: Persisted
     space.get("other").append(3)
     assert space.checkpoint().slots == 2
     assert repr(PersistedObjectSpace(space.store).get("t")) == repr(space.get("t"))
+
+
+IN_ORDER = [
+    (1, Decimal("1E+7000")),
+    ((1,), (Decimal("-1E-7000"),)),
+    (time(9), time(10, tzinfo=ZoneInfo("Europe/Berlin"))),
+]
+"""A key, and one that Python orders with it and that has no slot."""
+
+
+@pytest.mark.parametrize("whole", [0, 1000])
+@pytest.mark.parametrize("kind", ["sorted_set", "sorted_dictionary"])
+@pytest.mark.parametrize(("key", "refused"), IN_ORDER, ids=str)
+def test_a_key_in_order_that_cannot_be_stored_is_refused_at_once_and_other_edits_are_saved(
+    space: PersistedObjectSpace, kind: str, key: Any, refused: Any, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", whole)
+    other, target = space.create_list("other"), create(space, kind, "t")
+    target.update({key: 1})
+    space.checkpoint()
+    space.rollback()
+    other.append(1)
+    with pytest.raises(TypeError, match="has no place in a sorted object"):
+        target.add(refused) if kind == "sorted_set" else target.setdefault(refused, 1)
+    assert space.checkpoint().slots == 1
+    assert list(target) == [key]
 
 
 def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
