@@ -79,7 +79,7 @@ class SlotTable:
         self.kept = self.kept_before = 0
         """How many there were as the open page began, and as the one on its way did."""
         self.drops = 0
-        """How often clean slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
+        """How often slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
         """How many slots were read one by one or by name: if they are many, the rest is read too."""
         self.scanned = 0
@@ -109,6 +109,7 @@ class SlotTable:
         """Forget all memory of a stored object of ``count`` slots."""
         self._reset(next_rank)
         self.complete, self.count, self.kept = False, count, count
+        self.drops += 1  # A rollback in a signal handler may have come in the midst of what reads from memory.
 
     def of_whole(self, take: Callable[[dict[Any, Any]], T]) -> T | None:
         """Return what is taken from the values in memory if these are all that there are, else ``None``.
