@@ -8,17 +8,18 @@ a ``float32`` the nearest 32-bit number, such as ``0.10000000149011612`` for ``0
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
+from decimal import MAX_EMAX, Decimal, Inexact
 from operator import itemgetter
 from typing import Any
 
+from objectspace.decimals import decimal_context
 from objectspace.relational import DataType, Order, TableSchema
 from objectspace.relational.keys import KeyEncoder, column_encoder
 from objectspace.relational.values import nearest_float32
 
 Form = Callable[[Any], Any]
 
-EXACT = Context(prec=60_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+EXACT = decimal_context(60_000, exponent=MAX_EMAX, traps=[Inexact])
 """Decimal arithmetic without rounding: enough digits for the products of all decimals that a column accepts."""
 
 _HASHED_AS_THEY_ARE = frozenset(

@@ -7,10 +7,11 @@ besides the finite total, so they can be retracted too.
 
 from __future__ import annotations
 
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import MAX_EMAX, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from objectspace.decimals import decimal_context
 from objectspace.operators.canonical import EXACT, shortest
 
 UNIT = 1074
@@ -20,7 +21,7 @@ SQUARE = 2 * UNIT
 """The square of the smallest float is 2**-SQUARE."""
 
 
-QUOTIENT = Context(prec=38, Emax=MAX_EMAX, Emin=MIN_EMIN)
+QUOTIENT = decimal_context(38, exponent=MAX_EMAX)
 """The context in which decimals are divided: to 38 digits."""
 
 

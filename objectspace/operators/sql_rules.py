@@ -6,18 +6,19 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Context, Decimal, Overflow
+from decimal import ROUND_HALF_UP, Decimal, Overflow
 from typing import Any
 
+from objectspace.decimals import decimal_context
 from objectspace.relational import DataType, RowError, SchemaError
 from objectspace.relational.keys import body_encoder
 from objectspace.relational.types import FLOATS, NUMBERS, TIMES
 from objectspace.relational.values import BadValue, checker, nearest_float32
 
-_CAST = Context(prec=76)
+_CAST = decimal_context(76)
 """The context for casting them: what does not fit raises, and is refused by the expression."""
 
-_EXACT = Context(prec=60_000, traps=[Overflow])
+_EXACT = decimal_context(60_000, traps=[Overflow])
 """The context for other operations on decimals, which rounds none that a column accepts; infinity minus infinity is
 NaN, as with floats."""
 
@@ -199,7 +200,7 @@ def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], A
     check = checker(wanted)
     if wanted.scale is None:
         return lambda value: check(plain(value))
-    unit = Decimal(1).scaleb(-wanted.scale)
+    unit = Decimal((0, (1,), -wanted.scale))
     return lambda value: check(plain(value).quantize(unit, ROUND_HALF_UP, _CAST))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from objectspace.decimals import decimal_context
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.schema import Column, Row, TableSchema
 from objectspace.relational.types import FLOATS, INTEGERS, TIMES, DataType
@@ -313,8 +314,8 @@ def _kind(arrow: pa.DataType) -> DataType:
 
 _ANY_DECIMAL = DataType("decimal")
 _PLACES = 18
-_LEAST = Decimal(1).scaleb(-_PLACES)
-_WIDE = Context(prec=400, rounding=ROUND_HALF_UP)
+_LEAST = Decimal((0, (1,), -_PLACES))
+_WIDE = decimal_context(400, rounding=ROUND_HALF_UP)
 
 _KINDS = (
     (pt.is_boolean, "bool"),

@@ -9,10 +9,11 @@ from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from objectspace.decimals import decimal_context
 from objectspace.relational.types import DECIMAL_DIGITS_MAX, DataType
 
 Check = Callable[[Any], Any]
@@ -24,7 +25,7 @@ Cell = Callable[[Any], Any]
 DECIMAL_EXPONENT_MAX = 6144
 """Decimals beyond this exponent are refused: their digits would fill the memory."""
 
-_EXACT = Context(prec=4 * DECIMAL_EXPONENT_MAX)
+_EXACT = decimal_context(4 * DECIMAL_EXPONENT_MAX)
 """Rounds none of the decimals that are accepted."""
 
 _INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
