@@ -1,9 +1,21 @@
-"""Contexts for decimals: what this library computes with them is the same in every program."""
+"""Contexts for decimals: what this library reads, computes and writes with them is the same in every program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import ROUND_HALF_EVEN, Context, DecimalException, DivisionByZero, InvalidOperation, Overflow
+from decimal import (
+    MAX_EMAX,
+    MAX_PREC,
+    ROUND_HALF_EVEN,
+    Clamped,
+    Context,
+    DecimalException,
+    DivisionByZero,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    Rounded,
+)
 
 PYTHONS_EXPONENT = 999_999
 """The greatest exponent of a context, unless a program has changed that."""
@@ -28,3 +40,7 @@ def decimal_context(
     return Context(
         prec=prec, rounding=rounding, Emin=-exponent, Emax=exponent, capitals=1, clamp=0, flags=[], traps=list(traps)
     )
+
+
+DECIMAL_TEXT = decimal_context(MAX_PREC, exponent=MAX_EMAX, traps=[InvalidOperation, Inexact, Rounded, Clamped])
+"""For decimals that are made from text, or written as text: it changes no digit, and refuses what is no decimal."""

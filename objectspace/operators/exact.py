@@ -11,7 +11,7 @@ from decimal import MAX_EMAX, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from objectspace.decimals import decimal_context
+from objectspace.decimals import DECIMAL_TEXT, decimal_context
 from objectspace.operators.canonical import EXACT, shortest
 
 UNIT = 1074
@@ -121,7 +121,8 @@ def decimal_text(total: Any) -> str:
 def from_decimal_text(text: str) -> Any:
     """Return the total that :func:`decimal_text` wrote."""
     finite, *counts = text.split(" ")
-    return Odd(Decimal(finite), *map(int, counts)) if counts else Decimal(finite)
+    total = DECIMAL_TEXT.create_decimal(finite)
+    return Odd(total, *map(int, counts)) if counts else total
 
 
 def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) -> float | None:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, Overflow
 from typing import Any
 
-from objectspace.decimals import decimal_context
+from objectspace.decimals import DECIMAL_TEXT, decimal_context
 from objectspace.relational import DataType, RowError, SchemaError
 from objectspace.relational.keys import body_encoder
 from objectspace.relational.types import FLOATS, NUMBERS, TIMES
@@ -248,7 +248,7 @@ CASTS: dict[str, Callable[[Any], Any]] = {
     "int64": lambda value: int(_number(value)),
     "float32": lambda value: nearest_float32(float(_number(value))),
     "float64": lambda value: float(_number(value)),
-    "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(_number(value)),
+    "decimal": lambda value: Decimal(str(value) if isinstance(value, float) else _number(value), DECIMAL_TEXT),
     "string": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
     "date": _date,
     "timestamp": _timestamp,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from objectspace.decimals import decimal_context
+from objectspace.decimals import DECIMAL_TEXT, decimal_context
 from objectspace.relational.types import DECIMAL_DIGITS_MAX, DataType
 
 Check = Callable[[Any], Any]
@@ -395,7 +395,7 @@ _TO_CELL: dict[str, Cell] = {
 _FROM_CELL: dict[str, Cell] = {
     "float32": float,
     "float64": float,
-    "decimal": Decimal,
+    "decimal": DECIMAL_TEXT.create_decimal,
     "binary": _cell_binary,
     "date": date.fromisoformat,
     "time": time.fromisoformat,

@@ -1,11 +1,20 @@
-"""Decimals are computed in the same way whatever a program does to the contexts of Python."""
+"""Decimals are read, computed and written in the same way whatever a program does to the contexts of Python."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal, ExtendedContext, localcontext
+from typing import Any
 
 import pytest
+
+from objectspace.operators import Pipeline, col
+from objectspace.operators.exact import from_decimal_text
+from objectspace.operators.sql_rules import caster
+from objectspace.relational import RowError
+from objectspace.relational.types import DataType
+from objectspace.relational.values import from_cell
 
 COMPUTED = """
 import decimal
@@ -38,3 +47,22 @@ def computed(change: str) -> str:
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_results_do_not_depend_on_the_default_context_of_a_program(change: str) -> None:
     assert computed(change) == computed("")
+
+
+def test_text_that_is_no_decimal_is_refused_in_a_context_that_traps_nothing() -> None:
+    pipeline = Pipeline()
+    texts = pipeline.source("s", {"id": "int64", "t": "string"}, key=["id"])
+    texts.select("id", d=col("t").cast("decimal")).materialize("r")
+    with localcontext(ExtendedContext), pipeline.run_local([{"s": [(1, " 1.50 ")]}]) as run:
+        with pytest.raises(RowError, match="abc"):
+            run.step({"s": [(2, "abc")]})
+        assert run.rows("r") == [(1, Decimal("1.50"))]
+
+
+@pytest.mark.parametrize("read", [caster(DataType("decimal")), from_cell(DataType("decimal")), from_decimal_text])
+def test_decimal_text_keeps_all_digits_in_any_context(read: Any) -> None:
+    text = "1." + "123456789" * 40 + "00"
+    with localcontext(ExtendedContext):
+        assert [str(read(one)) for one in (text, "1E-6000", "NaN", "-0.00")] == [text, "1E-6000", "NaN", "-0.00"]
+        with pytest.raises(ArithmeticError):
+            read("abc")
