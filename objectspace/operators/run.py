@@ -60,7 +60,7 @@ class LocalRun(ShownAtPrompt):
         self.space, self._owned = _space_on(store)
         self._keep = keep_changes
         self.receipts: list[Receipt] = []
-        self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
+        self._changes: dict[str, list[tuple[int, Chunk]]] = {}
         self._new: tuple[Node, ...] = ()
         self._unsure: set[Node] = set()
         self._shadow: Graph | None = None
@@ -116,7 +116,8 @@ class LocalRun(ShownAtPrompt):
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
             PipelineChangedError: operators are new and have not been fed what came before, or a rollback or another run
-                has left the state of another pipeline in the space.
+                has left the state of another pipeline in the space, or the pipeline got sources or results since the
+                run was opened.
             CheckpointProtocolError: another run is feeding new operators, or a run is in the middle of an epoch; or
                 what makes the rows continued a run or rolled the space back; or the space cannot be saved, for example
                 while another save is in flight. Nothing has changed then.
@@ -206,8 +207,8 @@ class LocalRun(ShownAtPrompt):
 
         Raises:
             SchemaError: nothing is materialised under the name.
-            PipelineChangedError: it is new and has not been fed what came before, or a rollback or another run has left
-                the state of another pipeline in the space.
+            PipelineChangedError: it is new and has not been fed what came before, or the run was opened without it, or
+                a rollback or another run has left the state of another pipeline in the space.
             CheckpointProtocolError: since a rollback there are new operators that were not opened yet, while another
                 run is feeding new operators or is in the middle of an epoch.
         """
@@ -224,8 +225,11 @@ class LocalRun(ShownAtPrompt):
 
         Raises:
             SchemaError: nothing is materialised or sunk under the name.
+            PipelineChangedError: the run was opened without it.
         """
         if name not in self._changes:
+            if name in self.pipeline.results:
+                self._require_as_opened()
             raise SchemaError(f"the pipeline has no result {name!r}: it has {', '.join(self._changes)}")
         return list(self._changes[name])
 
@@ -278,6 +282,22 @@ class LocalRun(ShownAtPrompt):
         self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
         self._require_savable()
         self._settle()
+        self._require_as_opened()
+
+    def _require_as_opened(self) -> None:
+        """Refuse to go on without sources and results that the pipeline got since the operators were opened.
+
+        Rows of such a source would go nowhere.
+        """
+        added = [name for name in self._declared() if name not in self._opened_with]
+        if added:
+            raise PipelineChangedError(
+                f"the pipeline got {', '.join(added)} after this run was opened: close it, and call run_local() again"
+            )
+
+    def _declared(self) -> list[str]:
+        parts = {"source": self.pipeline.sources, "result": self.pipeline.results}
+        return [f"{what} {name!r}" for what, names in parts.items() for name in names]
 
     def _require_savable(self) -> None:
         """Let anything that would refuse to save the epoch refuse it now: a rollback drops what is not saved."""
@@ -374,6 +394,8 @@ class LocalRun(ShownAtPrompt):
         unsure = catalogue.unrepeatable(self.space, plan, difference, is_in_step=self.epoch == self.position)
         catalogue.require_repeatable(plan, new, unsure)
         self.plan, self._new, self._unsure, self._replayed = plan, new, unsure, 0
+        self._opened_with = frozenset(self._declared())
+        self._changes = {name: self._changes.get(name, []) for name in self.pipeline.results}
         if difference.gone:
             catalogue.forget(self.space, difference.gone)
             self._turns.dropped()
@@ -482,7 +504,10 @@ class LocalRun(ShownAtPrompt):
             graph.push(node, chunk)
 
     def _result(self, name: str) -> Materialize:
-        operator = self._graph.operators[self.pipeline.materialized(name)]
+        node = self.pipeline.materialized(name)
+        if node not in self._graph.operators:
+            self._require_as_opened()
+        operator = self._graph.operators[node]
         assert isinstance(operator, Materialize)
         return operator
 

@@ -720,3 +720,19 @@ def test_a_column_called_as_a_call_is_not_taken_for_the_call(tmp_path: Path) -> 
     run = counting("call", "column").run_local([], tmp_path / "x.db")
     run.step({"rows": [(4, 0, "abc")]})
     assert (run.rows("call"), run.rows("column")) == ([(3,)], [(1,)])
+
+
+def test_a_source_or_result_that_comes_after_a_run_was_opened_is_refused_and_another_run_takes_it() -> None:
+    pipeline, seen = Pipeline(), list[int]()
+    rows = pipeline.source("rows", {"id": "int64"}, key=["id"])
+    rows.materialize("all")
+    run = pipeline.run_local([{"rows": [(1,)]}])
+    pipeline.source("more", {"id": "int64"}, key=["id"]).materialize("late")
+    rows.sink("told", lambda epoch, chunk: seen.append(epoch))
+    refused = r"the pipeline got source 'more', result 'late', result 'told' after this run was opened: close it"
+    for call_ in (lambda: run.step({"more": [(1,)]}), lambda: run.rows("late"), lambda: run.changes("told")):
+        with pytest.raises(PipelineChangedError, match=refused):
+            call_()
+    assert (run.position, run.rows("all")) == (1, [(1,)])
+    with pipeline.run_local([{"rows": [(1,)], "more": [(2,)]}]) as again:
+        assert (again.rows("late"), seen) == ([(2,)], [1])
