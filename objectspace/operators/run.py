@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from checkpoint import CheckpointStore, Receipt
 from checkpoint.errors import not_copied
@@ -30,8 +31,26 @@ from objectspace.volatile import VolatileObjectSpace
 if TYPE_CHECKING:
     from objectspace.operators.builder import Pipeline
 
+_P = ParamSpec("_P")
+_Found = TypeVar("_Found")
+
 POSITION = "$position"
 """The name of the value that says how many batches are in the state."""
+
+
+def _changing(method: Callable[Concatenate[LocalRun, _P], _Found]) -> Callable[Concatenate[LocalRun, _P], _Found]:
+    """Let one thread at a time do what changes the space, once the run is ready for it."""
+
+    @wraps(method)
+    def _method(run: LocalRun, /, *args: _P.args, **named: _P.kwargs) -> _Found:
+        with run._turns.in_one_thread(_NO_CHANGE):
+            run._begin()
+            return method(run, *args, **named)
+
+    return _method
+
+
+_NO_CHANGE = "no run can change the space"
 
 
 class LocalRun(ShownAtPrompt):
@@ -39,7 +58,8 @@ class LocalRun(ShownAtPrompt):
 
     After a rollback of its space, or if another run has been at work on it, the run opens its operators again before it
     reads or writes anything: its pipeline is compared with what the space holds by then. So runs may take turns on a
-    space, and each continues after the last batch of all of them.
+    space, and each continues after the last batch of all of them. What changes the space is refused while another
+    thread is changing it with a run.
 
     Args:
         pipeline: the pipeline.
@@ -104,6 +124,7 @@ class LocalRun(ShownAtPrompt):
         return self.position > 0 and bool(difference.new)
 
     @collecting_seldom()
+    @_changing
     def step(self, batch: Mapping[str, Any]) -> Receipt:
         """Process the next batch as one epoch, and make it durable.
 
@@ -127,12 +148,12 @@ class LocalRun(ShownAtPrompt):
 
         Time: O(changes). Dirties: what the changes change.
         """
-        self._begin()
         self._require_fed(self._new)
         number = self.position + 1
         return self._run_epoch(self._read(batch, number), number)
 
     @collecting_seldom()
+    @_changing
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
         """Feed a batch that is already in the state to the operators that are new, and to no others.
 
@@ -145,7 +166,6 @@ class LocalRun(ShownAtPrompt):
             CheckpointProtocolError: another run is feeding new operators, or a run is in the middle of an epoch; or
                 what makes the rows continued a run or rolled the space back.
         """
-        self._begin()
         shadow = self._required_shadow(number)
         chunks = self._read(batch, number)
         epoch = self._next_epoch()
@@ -161,13 +181,13 @@ class LocalRun(ShownAtPrompt):
             registry_of(self.space).reopen(names)
             self._replayed = number
 
+    @_changing
     def finish_replay(self) -> None:
         """Make what was replayed durable, as an epoch of its own.
 
         Raises:
             PipelineChangedError: batches are missing.
         """
-        self._begin()
         if not self._new:
             return
         if self._replayed != self.position:
@@ -187,13 +207,13 @@ class LocalRun(ShownAtPrompt):
             self._turns.end_feeding()
             self._run_epoch({}, self.position)
 
+    @_changing
     def finish_dropping(self) -> None:
         """Make durable that state was dropped, as an epoch of its own, unless another epoch has done so already.
 
         Raises:
             PipelineChangedError: operators are new and have not been fed what came before.
         """
-        self._begin()
         self._require_fed(self._new)
         if self._dropped_in == self._turns.epochs:
             self._run_epoch({}, self.position)
@@ -278,7 +298,7 @@ class LocalRun(ShownAtPrompt):
 
     def _begin(self) -> None:
         """Prepare to change the space, which nobody may do while another run is feeding new operators."""
-        self._turns.refuse_in_epoch("no run can change the space")
+        self._turns.refuse_in_epoch(_NO_CHANGE)
         self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
         self._require_savable()
         self._settle()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from enum import Enum, auto
+from threading import RLock
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.epochs = 0
+        self._lock = RLock()
         self._drops = self._saves = 0
         self._epoch: int | None = None
         self._stage = _Stage.AT_WORK
@@ -53,6 +55,16 @@ class Turns:
     def dropped(self) -> None:
         """Note that a run has dropped state."""
         self._drops += 1
+
+    def in_one_thread(self, what: str) -> AbstractContextManager[None]:
+        """Have a block refused while another thread is in such a block of any run, instead of waiting for it.
+
+        A block within one of the same thread, such as in a function that an epoch calls, is not refused by this.
+
+        Raises:
+            CheckpointProtocolError: another thread is in such a block.
+        """
+        return _InOneThread(self, self._lock, what)
 
     def in_epoch(self, epoch: int) -> AbstractContextManager[None]:
         """Have all saves and all other runs refused while a run processes an epoch; if it fails, also afterwards."""
@@ -146,6 +158,23 @@ class Turns:
         """Refuse a save in the middle of an epoch or a replay: what is fed would be fed once more after a recovery."""
         if self._epoch is None or self._stage is not _Stage.SAVING:
             self.refuse_beside("nothing can be saved")
+
+
+class _InOneThread:
+    """The block of :meth:`Turns.in_one_thread`; a class for the same reason as :class:`_InEpoch`."""
+
+    def __init__(self, turns: Turns, lock: RLock, what: str) -> None:
+        self._turns, self._lock, self._what = turns, lock, what
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._turns.refuse_in_epoch(self._what)
+            raise CheckpointProtocolError(
+                f"{self._what} while another thread changes it with a run: all else waits until that has returned"
+            )
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._lock.release()
 
 
 class _InEpoch:

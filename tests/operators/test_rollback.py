@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count as numbers
 from typing import Any
 from unittest.mock import Mock
@@ -449,6 +450,25 @@ def test_in_the_midst_of_an_epoch_the_results_of_another_run_may_be_read() -> No
     for batch in BATCHES[:2]:
         run.step(batch)
     assert seen == [[(1, 1)], [(0, 1), (1, 1)]]
+
+
+def test_while_a_thread_is_in_a_step_a_run_of_another_thread_is_refused_and_changes_nothing() -> None:
+    space, refused = PersistedObjectSpace(CheckpointStore(":memory:")), list[str]()
+
+    def step_in_another_thread() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            refused.append(str(pool.submit(other.step, BATCHES[1]).exception()))
+
+    def rows() -> Iterator[Any]:
+        step_in_another_thread()
+        yield from BATCHES[0]["rows"]
+
+    run = LocalRun(with_sink(lambda epoch, chunk: step_in_another_thread()), space)
+    other = LocalRun(run.pipeline, space)
+    run.step({"rows": rows()})
+    assert "no run can change the space while another thread changes it with a run" in refused[0]
+    assert "no run can change the space while a run processes epoch 1" in refused[1]
+    assert (run.position, run.rows("counts")) == (1, [(1, 1)])
 
 
 def test_in_the_midst_of_a_batch_that_is_replayed_its_run_feeds_no_other() -> None:
