@@ -8,7 +8,7 @@ from typing import Any
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import ORDERED, AggCall, output_schema, sum_bounds
 from objectspace.operators.base import Operator, column_names
-from objectspace.operators.canonical import identity, picker
+from objectspace.operators.canonical import identity, is_plain, picker
 from objectspace.operators.distinct import DistinctColumn, unused
 from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Touched, distinct_note, ordered_note, same
@@ -155,7 +155,8 @@ class PlannedCalls(Operator):
         """Prepare what is done for each group."""
         places = [self.input.place_of(name) for name in self._keys]
         self._key_places = places
-        self._key_of = identity([self.input.columns[place].type for place in places], places)
+        kinds = [self.input.columns[place].type for place in places]
+        self._is_plain, self._key_of = all(map(is_plain, kinds)), identity(kinds, places)
         self._group_of = picker(self.input, places)
         order = [self._keys.index(name) for name in self.group_key]
         self._shown_group: Callable[[tuple[Any, ...]], tuple[Any, ...]] = (

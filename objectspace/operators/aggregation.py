@@ -18,7 +18,8 @@ from objectspace.operators.chunks import RETRACTED, check_chunk, checked_promise
 from objectspace.operators.distinct import Entry
 from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Settled, Touched, add_rows
-from objectspace.relational import Chunk, InconsistentOperationError, RowError
+from objectspace.relational import Chunk, InconsistentOperationError, Order, RowError
+from objectspace.relational.keys import column_encoder
 from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
 
@@ -30,6 +31,9 @@ _CORRECT_OR_CAST = (
     " from the beginning"
 )
 """What helps if a sum of whole numbers does not fit; no decimal of Spark is wider than that of a sum of decimals."""
+
+_FEW = 100
+"""How many groups stay in memory without a look at whether they are closed."""
 
 
 class Aggregation(PlannedCalls):
@@ -112,6 +116,8 @@ class Aggregation(PlannedCalls):
                     table.update_watermark(self._pending)
                 table.commit(epoch)
         self._closed, self._pending = self._table.watermark, None
+        if self._window is not None and len(self._known) > 2 * self._kept:
+            self._forget_closed()
         return chunks
 
     # The rows of an epoch
@@ -121,6 +127,8 @@ class Aggregation(PlannedCalls):
         self._closed = self._table.watermark if self._tables else None
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
+        self._kept = _FEW
+        """How many groups were known when those that are closed were last forgotten."""
         self._is_whole = False
         """Whether all groups are known, so an unknown group is new."""
         self._pending = None
@@ -313,6 +321,23 @@ class Aggregation(PlannedCalls):
             self._is_whole = False
             for key in list(islice(self._known, surplus)):
                 del self._known[key]
+
+    def _forget_closed(self) -> None:
+        """Forget the groups below the watermark, which no row can touch any more.
+
+        This looks at all of them, so it is due once they are twice as many as it left: that is a few looks a group.
+        """
+        for key in [] if self._closed is None else self._closed_keys(self._closed):
+            del self._known[key]
+        self._kept = max(len(self._known), _FEW)
+
+    def _closed_keys(self, closed: Any) -> list[Any]:
+        """Return the keys of the known groups below a watermark: each begins with the value of the window column."""
+        if self._is_plain:
+            return [key for key in self._known if is_below(key if len(self._keys) == 1 else key[0], closed)]
+        encode = column_encoder(self._state.columns[0].type, Order())
+        null, mark = encode(None), encode(closed)
+        return [key for key in self._known if key < mark and not key.startswith(null)]
 
     def _in_order(self, touched: dict[Any, Touched]) -> list[Any]:
         """Return the keys of groups in the order of the keys of the tables."""

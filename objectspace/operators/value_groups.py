@@ -14,7 +14,6 @@ from typing import Any
 
 from checkpoint.process import collecting_seldom
 from objectspace.operators.aggregation import Aggregation
-from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import RETRACTED, check_chunk, refuse_retractions
 from objectspace.operators.extremes import Changes, Head, Noted, OrderedCall
 from objectspace.operators.groups import joined_notes, same
@@ -47,7 +46,6 @@ class ValueGroups(Aggregation):
         super()._plan_groups()
         self._is_short = not self._distinct and not any(ordered.is_listed for ordered in self._ordered.values())
         self._shown_from = len(self.group_key)
-        self._is_plain = all(is_plain(self.input.columns[place].type) for place in self._key_places)
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
 

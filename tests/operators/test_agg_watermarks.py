@@ -108,6 +108,31 @@ def test_a_watermark_cleans_state_and_leaves_the_result() -> None:
     assert {len(rows) for name, rows in running.stored().items() if name.endswith("State")} == {2}
 
 
+WINDOWS: dict[str, tuple[str, Callable[[int], Any]]] = {
+    "numbers": ("int64", int),
+    "floats": ("float64", float),
+    "decimals": ("decimal", Decimal),
+    "text": ("string", "{:04}".format),
+}
+
+
+@pytest.mark.parametrize("calls", [CALLS[:1], CALLS], ids=["short", "listed"])
+@pytest.mark.parametrize("group_key", [["w"], ["k", "w"]], ids=str)
+@pytest.mark.parametrize(("kind", "make"), WINDOWS.values(), ids=WINDOWS)
+def test_groups_that_are_closed_leave_the_memory_and_others_stay(
+    kind: str, make: Callable[[int], Any], group_key: list[str], calls: list[AggCall]
+) -> None:
+    schema = schema_of(f"w {kind}", "k string", "v int64", "id int64", key=["id"], watermark_column="w")
+    running = Running(lambda: HashAgg(schema, group_key, calls))
+    running.run([("+", (None, "a", 1, 0))])
+    for number in range(1, 301):
+        running.operator.watermark("w", make(number))
+        running.run([("+", (make(number), "a", 1, number))])
+    assert len(running.operator._known) <= 201
+    ((_, old), (_, new)) = running.run([("+", (None, "a", 1, 301))])
+    assert (old[len(group_key)], new[len(group_key)]) == (1, 2)
+
+
 def test_closing_takes_a_window_column() -> None:
     plain = schema_of("a int64", "b int64", "id int64", key=["id"])
     with pytest.raises(SchemaError, match="emit_on_window_close takes a watermark on a group column"):
