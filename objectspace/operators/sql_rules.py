@@ -192,8 +192,8 @@ def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], A
     >>> caster(DataType("decimal", 5, 2))("1.005")
     Decimal('1.01')
     """
-    if given is not None and given.kind == "float32" and wanted.kind == "string":
-        return _float32_text
+    if given is not None and wanted.kind == "string" and given.kind in _TEXTS:
+        return _TEXTS[given.kind]
     plain = CASTS[wanted.kind]
     if wanted.kind not in EXACT_NUMBERS:
         return plain
@@ -221,6 +221,9 @@ def _float32_text(value: float) -> str:
     shortest = (float(f"{value:.{digits}g}") for digits in range(fewest, 10))
     return str(next((one for one in shortest if nearest_float32(one) == value), value))
 
+
+_TEXTS: dict[str, Callable[[Any], str]] = {"decimal": DECIMAL_TEXT.to_sci_string, "float32": _float32_text}
+"""How numbers are written of which Python's own text depends on a context, or is that of a double."""
 
 _LEAST_NORMAL = 2.0**-126
 """From this number on, a 32-bit number has at least six digits."""

@@ -384,7 +384,7 @@ def _cell_binary(cell: str) -> bytes:
 _TO_CELL: dict[str, Cell] = {
     "float32": _float_cell,
     "float64": _float_cell,
-    "decimal": str,
+    "decimal": DECIMAL_TEXT.to_sci_string,
     "binary": lambda value: b2a_base64(value, newline=False).decode(),
     "date": date.isoformat,
     "time": time.isoformat,

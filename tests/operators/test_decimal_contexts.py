@@ -14,7 +14,7 @@ from objectspace.operators.exact import from_decimal_text
 from objectspace.operators.sql_rules import caster
 from objectspace.relational import RowError
 from objectspace.relational.types import DataType
-from objectspace.relational.values import from_cell
+from objectspace.relational.values import from_cell, to_cell
 
 COMPUTED = """
 import decimal
@@ -66,3 +66,10 @@ def test_decimal_text_keeps_all_digits_in_any_context(read: Any) -> None:
         assert [str(read(one)) for one in (text, "1E-6000", "NaN", "-0.00")] == [text, "1E-6000", "NaN", "-0.00"]
         with pytest.raises(ArithmeticError):
             read("abc")
+
+
+@pytest.mark.parametrize("write", [caster(DataType("string"), DataType("decimal")), to_cell(DataType("decimal"))])
+def test_decimals_are_written_alike_in_any_context(write: Any) -> None:
+    texts = ["1E+30", "-0E-9", "12.50", "NaN"]
+    with localcontext(capitals=0, prec=1):
+        assert [write(Decimal(text)) for text in texts] == texts
