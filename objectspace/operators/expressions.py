@@ -7,6 +7,7 @@ expression can take its place; a callable is identified by its code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Never
 
@@ -264,7 +265,16 @@ class Expression:
         return _strict(text, "string", _part, self, nullable=True, takes=_TEXT)
 
     def strftime(self, form: str) -> Expression:
-        """Return the date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
+        """Return the date or time as text, in the codes of :meth:`datetime.datetime.strftime`.
+
+        Names of days and months, and all else that follows the locale (``%a %A %b %B %c %p %x %X``), are those of the
+        locale of the process.
+
+        Raises:
+            SchemaError: the form has ``%s``, whose number of seconds follows the time zone of the process.
+        """
+        if "s" in _CODE.findall(_text(form)):
+            raise SchemaError(f"strftime() takes no %s, which depends on the time zone of the process: found {form!r}")
         text = f"strftime({self}, {_text(form)!r})"
         return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*sorted(TIMES), "time"))
 
@@ -587,3 +597,6 @@ def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expressio
 
 
 _TEXT = ("string",)
+
+_CODE = re.compile(r"%[-_0^#]*\d*[EO]?(.)", re.DOTALL)
+"""A code of a form for times, with the flags and the width that some platforms take."""
