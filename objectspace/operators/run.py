@@ -102,7 +102,12 @@ class LocalRun(ShownAtPrompt):
 
     @property
     def position(self) -> int:
-        """How many batches are in the state: the number of the last one, counted from 1."""
+        """How many batches are in the state: the number of the last one, counted from 1.
+
+        Raises:
+            CheckpointProtocolError: the space holds a part of an epoch that has failed, and was not rolled back.
+        """
+        self._turns.refuse_failed("a run cannot say how many batches are in the state")
         found: int = self.space.get_value(POSITION).value if POSITION in self.space else 0
         return found
 

@@ -511,6 +511,7 @@ LEFT: dict[str, Callable[[LocalRun], object]] = {
     "save": lambda run: run.space.save(run.space.store.writer()),
     "step": lambda run: run.step(BATCHES[1]),
     "rows": lambda run: run.rows("counts"),
+    "position": lambda run: run.position,
     "another run": lambda run: LocalRun(run.pipeline, run.space),
 }
 
