@@ -46,7 +46,7 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
             raise RowError(f"the pipeline has no source {name!r}: its sources are {', '.join(sources)}")
     found: dict[Node, Chunk] = {}
     for name, node in sources.items():
-        if batch.get(name) is not None:
+        if name in batch:
             try:
                 chunk = _checked(node, batch[name])
                 found |= {entrance: _taken_in(entrance, chunk, number) for entrance in plan.entrances(node)}
@@ -78,6 +78,8 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
         return Chunk.from_pandas(given, schema)
     if module == "pyarrow" or hasattr(given, "__arrow_c_stream__"):
         return Chunk.from_arrow(given, schema)
+    if given is None:
+        raise RowError("found None: give no rows as [], or leave the source out")
     if not isinstance(given, Iterable):
         raise RowError(f"expected rows, Arrow data or a data frame, found a {type(given).__name__}")
     return Chunk.from_rows(schema, map(partial(_change, schema), given))

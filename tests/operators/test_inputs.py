@@ -199,3 +199,12 @@ def test_a_window_takes_no_row_that_does_not_fit_its_schema(ops: list[Any]) -> N
     schema = TableSchema([Column("at", "int64"), Column("v", "int64")], ["at"])
     with pytest.raises(RowError, match="column 'v'"):
         Tumble(schema, "at", 10).process(Chunk(schema, ops, [(1, 1), (2, None)]))
+
+
+def test_none_is_no_rows_of_a_source_and_the_batch_is_not_counted() -> None:
+    pipeline = Pipeline()
+    pipeline.source("s", COLUMNS, key=["id"]).materialize("r")
+    run = pipeline.run_local([])
+    with pytest.raises(RowError, match=r"source 's': found None: give no rows as \[\], or leave the source out"):
+        run.step({"s": None})
+    assert run.position == 0
