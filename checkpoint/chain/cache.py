@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
-from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, private_folder, remove, sweep
+from checkpoint.chain.folders import PRIVATE, cache_root, failing, folder_name, made, private_folder, remove, sweep
 from checkpoint.chain.folding import catch_up, fits, records, runs_seen
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, runs_seen_at, standing
@@ -203,7 +203,16 @@ def _drop_what_was_not_accepted(store: CheckpointStore, plan: OperatorPlan, line
 def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
     sweep(Path(plan.cache) if plan.cache else cache_root())
     # A new name each time: whoever still has a removed cache open keeps a separate file.
-    store = CheckpointStore(folder / f"{uuid4().hex}.db", durability="normal")
+    path = folder / f"{uuid4().hex}.db"
+    try:
+        return _made(path, plan, shard)
+    except StoreFailedError as error:
+        remove(path)  # It would take the room that is to be made, and the next attempt makes another one.
+        raise failing(folder, error) from error
+
+
+def _made(path: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
+    store = CheckpointStore(path, durability="normal")
     try:
         catch_up(store, plan.location, plan.lineages[shard])
     except BaseException as error:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, StoreFailedError
 
 KEPT_SECONDS = 7 * 86_400
 """How long to keep a cache that nobody opens: that of a space or an operator that is gone, or of a task that died."""
@@ -94,6 +94,14 @@ def unusable(folder: Path, error: OSError) -> CheckpointError:
     """Return the error for a cache folder that cannot be written."""
     return CheckpointError(
         f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
+    )
+
+
+def failing(folder: Path, error: StoreFailedError) -> StoreFailedError:
+    """Return the error for a cache that could not be made: who is told has no store of which to call ``reopen()``."""
+    return StoreFailedError(
+        f"cache folder {folder}: its file system failed ({error.__cause__ or error}), as when it is full or limits files:"
+        " make room there, or set OBJECTSPACE_CACHE to a folder of another disk, then try again"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import shutil
 import sqlite3
 from contextlib import ExitStack, closing
@@ -15,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, FencedError, Run
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, FencedError, Run, StoreFailedError
 from checkpoint.chain import (
     Chain,
     Location,
@@ -432,6 +433,20 @@ def test_a_cache_folder_that_cannot_be_made_is_named(chain: Chain, tmp_path: Pat
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(CheckpointError, match="set OBJECTSPACE_CACHE"):
         _open(chain, tmp_path)
+
+
+def test_a_cache_that_its_disk_has_no_room_for_is_named(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE_BYTES, limits[1]))
+    try:
+        with pytest.raises(StoreFailedError, match=r"cache folder .*make room there, or set OBJECTSPACE_CACHE") as said:
+            _open(chain, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "reopen" not in str(said.value), "there is no store that the caller could open again"
+    assert _files(tmp_path) == []
+    assert _open(chain, tmp_path) == {"a": "1"}
 
 
 def test_a_cache_folder_that_is_read_only_from_now_on_is_named(
