@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self
@@ -22,6 +22,7 @@ from checkpoint.chain.collect import (
     remove_leftovers,
     remove_manifests,
     remove_runs,
+    require_sound,
     require_there,
 )
 from checkpoint.chain.epochs import Epochs
@@ -313,11 +314,12 @@ class Chain(Epochs):
             what was removed.
 
         Raises:
-            CorruptStoreError: a manifest or run file that a kept epoch needs is missing, or a manifest is damaged;
-                nothing was removed, since what is there may help to repair it.
+            CorruptStoreError: a manifest or run file that a kept epoch needs is missing, or a manifest is damaged, or a
+                full run or image that takes the place of older runs from now on; nothing was removed, since what is
+                there may help to repair it.
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
 
-        Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the removed files.
+        Time: O(files listed + runs named by the kept epochs + bytes of these full runs and images). Dirties: the floor, then the removed files.
         """
         is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int
         if not is_number or keep_epochs < 1 or not grace_seconds >= 0:
@@ -356,6 +358,7 @@ class Chain(Epochs):
         needed = needed_runs(self.location, kept, (self.manifest_for(epoch, floor) for epoch in range(first, floor)))
         require_there(self.location, needed, listed, kept)
         if floor > self._floor:
+            require_sound(self.location, needed.values(), kept[0], self._first_manifest())
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
         published = published_at(self.location, self._epoch)
@@ -365,6 +368,12 @@ class Chain(Epochs):
             manifests=remove_manifests(self.location, first),
             leftovers=remove_leftovers(self.location, grace_seconds, published),
         )
+
+    def _first_manifest(self) -> Manifest | None:
+        """Return the manifest of the first epoch, or None if it is lost."""
+        with suppress(CorruptStoreError, UnknownCheckpointError):
+            return self.manifest(self._floor)
+        return None
 
     def _named_since(self) -> dict[str, AcceptedRun]:
         """Return the run files needed by epochs that others have published since the last look for epochs."""

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from checkpoint.chain.division import with_parts
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
-from checkpoint.chain.runfile import missing
+from checkpoint.chain.runfile import checked, missing
+from checkpoint.errors import CorruptStoreError
+from checkpoint.run import CheckpointKind
 
 FLOORS = "floor"
 MANIFESTS = "manifest"
@@ -110,6 +112,39 @@ def require_there(
             f", which an epoch from {kept[0].epoch} to {kept[-1].epoch} needs; nothing was removed, so that"
             " `checkpoint fork` finds what there is",
         )
+
+
+def require_sound(location: Location, needed: Iterable[AcceptedRun], floor: Manifest, before: Manifest | None) -> None:
+    """Refuse to make older runs garbage while what takes their place is damaged: they are the only way back from that.
+
+    Each full run and image is read once, by the collection that first has lineages begin with it.
+
+    Args:
+        location: where they lie.
+        needed: the run files that the kept epochs need.
+        floor: the manifest of the epoch that is to be the first.
+        before: the manifest of the epoch that was the first until now, if it can be read.
+
+    Raises:
+        CorruptStoreError: it is so.
+
+    Time: O(bytes of these files); memory for one of them.
+    """
+    for run in needed:
+        if run.kind is CheckpointKind.FULL and run.epoch <= floor.epoch and _begins_newly(run, floor, before):
+            try:
+                checked(location, run)
+            except CorruptStoreError as error:
+                raise CorruptStoreError(
+                    f"nothing was removed, so that `checkpoint fork` finds the runs before it: {error}"
+                ) from error
+
+
+def _begins_newly(run: AcceptedRun, floor: Manifest, before: Manifest | None) -> bool:
+    """Return whether a full run or image may have lineages begin with it at one epoch, and not yet at another."""
+    # An image is older than the epoch that names it first.
+    is_named = run in floor.images and run not in (before.images if before else ())
+    return run.epoch > (before.epoch if before else 0) or (bool(run.replaces) and is_named)
 
 
 def first_needed(floor: Manifest) -> int:

@@ -190,6 +190,28 @@ def test_a_collection_spares_what_can_make_a_lost_image_good(
     assert chain.collect(grace_seconds=0, keep_epochs=4).runs == 3
 
 
+@pytest.mark.parametrize("is_image", [True, False])
+def test_a_collection_reads_what_takes_the_place_of_older_runs_once(
+    location: Location, publish: Publisher, tmp_path: Path, is_image: bool
+) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for number in range(4):
+        publish(chain, {"a": number})
+    images = [image_of(chain, tmp_path / "beside", 3)] if is_image else []
+    for number in range(4, 8):
+        publish(chain, {"a": number}, images=images, full_after=64 if is_image or number != 4 else 0)
+    begin = chain.lineage(OPERATOR, 0)[0]
+    data, before = location.read(begin.file) or b"", files_of(location)
+    location.write(begin.file, data[:-1])
+    with pytest.raises(CorruptStoreError, match=f"nothing was removed, so that .*{begin.file} .* is damaged"):
+        chain.collect(grace_seconds=0, keep_epochs=3)
+    assert files_of(location) == before | {begin.file: data[:-1]}
+    location.write(begin.file, data)
+    assert chain.collect(grace_seconds=0, keep_epochs=3).first_epoch == 6
+    location.write(begin.file, data[:-1])
+    assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == 8, "the older runs are gone as it is"
+
+
 def test_a_shard_that_changes_no_more_keeps_no_manifest(
     publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
