@@ -36,6 +36,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import orjson
 
 from checkpoint.errors import CheckpointError
+from objectspace.decimals import DECIMAL_TEXT
 from objectspace.errors import ObjectSpaceError, shown
 
 ATOMS = frozenset({int, str, bool, type(None), bytes, float})
@@ -468,7 +469,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     tuple: lambda value: {"$tuple": [plain(item) for item in value]},
     set: lambda value: {"$set": _sorted_plain(value)},
     frozenset: lambda value: {"$frozenset": _sorted_plain(value)},
-    Decimal: lambda value: {"$decimal": str(value)},
+    Decimal: lambda value: {"$decimal": DECIMAL_TEXT.to_sci_string(value)},
     date: lambda value: {"$date": value.isoformat()},
     time: _plain_time,
     datetime: _plain_datetime,
@@ -489,7 +490,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$frozenset": lambda stored: frozenset(map(restore, stored)),
     "$int": lambda stored: int(stored, 0),
     "$float": float,
-    "$decimal": Decimal,
+    "$decimal": DECIMAL_TEXT.create_decimal,
     "$date": date.fromisoformat,
     "$time": _restore_time,
     "$datetime": _restore_datetime,

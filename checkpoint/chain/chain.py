@@ -319,7 +319,8 @@ class Chain(Epochs):
                 there may help to repair it.
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
 
-        Time: O(files listed + runs named by the kept epochs + bytes of these full runs and images). Dirties: the floor, then the removed files.
+        Time: O(files listed + runs named by the kept epochs + bytes of these full runs and images).
+        Dirties: the floor, then the removed files.
         """
         is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int
         if not is_number or keep_epochs < 1 or not grace_seconds >= 0:

@@ -100,8 +100,8 @@ def unusable(folder: Path, error: OSError) -> CheckpointError:
 def failing(folder: Path, error: StoreFailedError) -> StoreFailedError:
     """Return the error for a cache that could not be made: who is told has no store of which to call ``reopen()``."""
     return StoreFailedError(
-        f"cache folder {folder}: its file system failed ({error.__cause__ or error}), as when it is full or limits files:"
-        " make room there, or set OBJECTSPACE_CACHE to a folder of another disk, then try again"
+        f"cache folder {folder}: its file system failed ({error.__cause__ or error}), as when it is full or limits"
+        " files: make room there, or set OBJECTSPACE_CACHE to a folder of another disk, then try again"
     )
 
 

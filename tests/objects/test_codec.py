@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from enum import IntEnum
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -167,6 +167,16 @@ def test_only_dataclasses_are_registered() -> None:
         TypeError, match=r"Registered\(.*\) is an instance: .* its class, register_dataclass\(Registered"
     ):
         register_dataclass(Registered([], ""))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["1E+30", "0.10", "-0E-7", "NaN", "sNaN12", "-Infinity", "1" * 60])
+def test_decimals_are_stored_the_same_whatever_a_program_sets(text: str) -> None:
+    stored = codec.encode(Decimal(text))
+    with localcontext(Context(prec=3, capitals=0, Emax=5, Emin=-5, traps=[])):
+        assert codec.encode(Decimal(text)) == stored == f'{{"$decimal":"{text}"}}'
+        assert codec.DECIMAL_TEXT.compare_total(codec.decode(stored), Decimal(text)) == 0
+        with pytest.raises(ArithmeticError):
+            codec.decode('{"$decimal":"12,50"}')
 
 
 class Abstract(ABC):
