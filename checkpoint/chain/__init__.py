@@ -31,6 +31,7 @@ from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, Sou
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run
 from checkpoint.chain.receipt import EpochReceipt, receipts
 from checkpoint.chain.runfile import decode_run, encode_run, read_run, write_run
+from checkpoint.chain.waiting import WaitingImage
 
 __all__ = [
     "FORMAT_VERSION",
@@ -50,6 +51,7 @@ __all__ = [
     "ShardSaved",
     "SourcePosition",
     "SpaceFile",
+    "WaitingImage",
     "cache_root",
     "catch_up",
     "collect_beside",

@@ -5,35 +5,41 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from checkpoint.chain.cache import write_image
 from checkpoint.chain.chain import Chain
+from checkpoint.chain.folders import scratch_folder
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import OperatorPlan
+from checkpoint.chain.waiting import note_image
 from checkpoint.errors import CheckpointError
 
 
-def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
+def write_image_beside(plan: OperatorPlan, shard: int, *, is_noted: bool = False) -> AcceptedRun:
     """Do what ``write_image`` does in another process, and wait for it.
+
+    If this process ends meanwhile, the other one may go on, and a note tells later processes of the image.
 
     Args:
         plan: the plan of the operator; unless its location is a folder or an fsspec URL, the work is done in this
             process.
         shard: the number of the shard.
+        is_noted: whether to note at the location that the image waits for an epoch to name it. It is then made apart
+            from the caches of this machine: a task that met one in use would have to make another.
 
     Raises:
         CheckpointError: the process failed; its last line of output follows.
 
-    Time: O(state). Dirties: the cache, and one new file of the location.
+    Time: O(state). Dirties: the cache, and one or two new files of the location.
     """
-    order = _order(plan, shard)
+    order = _order(plan, shard, is_noted)
     if order is None:
-        return write_image(plan, shard)
+        return _written(plan, shard, is_noted)
     # How to reach the location may be secret, so it goes through a pipe, not into the process list.
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(command, input=order, capture_output=True, check=False, env=_environment())
@@ -87,7 +93,17 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _order(plan: OperatorPlan, shard: int) -> bytes | None:
+def _written(plan: OperatorPlan, shard: int, is_noted: bool) -> AcceptedRun:
+    if not is_noted:
+        return write_image(plan, shard)
+    # Here, not in the process that waits: that may end meanwhile and take the folder along.
+    with scratch_folder() as cache:
+        image = write_image(replace(plan, cache=str(cache)), shard)
+        note_image(plan.location, plan.incarnation, image)
+    return image
+
+
+def _order(plan: OperatorPlan, shard: int, is_noted: bool) -> bytes | None:
     values = {
         "incarnation": plan.incarnation,
         "operator": plan.operator,
@@ -95,6 +111,7 @@ def _order(plan: OperatorPlan, shard: int) -> bytes | None:
         "shard": shard,
         "lineage": [asdict(run) for run in plan.lineages[shard]],
         "cache": plan.cache,
+        "is_noted": is_noted,
     }
     return _encoded(plan.location, values)
 
@@ -133,7 +150,7 @@ def _make_image(location: Location, order: dict[str, Any]) -> None:
         (*[()] * shard, lineage),
         cache=order["cache"],
     )
-    sys.stdout.buffer.write(orjson.dumps(asdict(write_image(plan, shard))))
+    sys.stdout.buffer.write(orjson.dumps(asdict(_written(plan, shard, order["is_noted"]))))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from checkpoint.chain.plan import (
     runs_seen_at,
     standing,
 )
+from checkpoint.chain.waiting import WaitingImage, forget_image, noted_files, noted_images
 from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
 
@@ -302,13 +303,14 @@ class Chain(Epochs):
 
         A collection may be interrupted anywhere, repeated, and run while others read or publish. A run file that no
         manifest names may belong to an epoch under way, so the grace period must be longer than any epoch takes, plus
-        the difference between the clocks of this machine and of the location. An image that waits for longer than that
-        to be named may be removed, and is then skipped.
+        the difference between the clocks of this machine and of the location. An image that is not noted and waits for
+        longer than that to be named may be removed, and is then skipped.
 
         Args:
             grace_seconds: how old a run file must be to be removed.
             keep_epochs: how many of the newest epochs stay readable.
-            keep_files: run files that stay, whether an epoch names them or not.
+            keep_files: run files that stay, whether an epoch names them or not; so do images that wait for an epoch to
+                name them, as long as they are noted.
 
         Returns:
             what was removed.
@@ -328,10 +330,12 @@ class Chain(Epochs):
                 f"keep_epochs is {keep_epochs!r}, grace_seconds {grace_seconds!r}: expected a whole number from 1 on,"
                 " and a number of seconds from 0 on"
             )
-        spared, overtaken = {*keep_files}, 0
+        overtaken = 0
         while True:
-            # In this order: what is published after the listing names files not in it, or younger than the grace.
+            # In this order: what is published after the listing names files not in it, or younger than the grace. A
+            # note goes only after the image was published.
             listed = {f"{RUNS}/{name}" for name in self.location.names(RUNS)}
+            spared = {*keep_files, *noted_files(self.location)}
             self.refresh()
             floor = max(self._floor, self._epoch - keep_epochs + 1)
             try:
@@ -376,11 +380,31 @@ class Chain(Epochs):
             return self.manifest(self._floor)
         return None
 
-    def _named_since(self) -> dict[str, AcceptedRun]:
-        """Return the run files needed by epochs that others have published since the last look for epochs."""
-        known = self._epoch
+    def _named_since(self) -> set[str]:
+        """Return the run files needed by epochs that others have published since the last look, and those noted."""
+        known, noted = self._epoch, noted_files(self.location)
         self.refresh()
-        return needed_runs(self.location, [self.manifest(epoch) for epoch in range(known + 1, self._epoch + 1)])
+        newer = [self.manifest(epoch) for epoch in range(known + 1, self._epoch + 1)]
+        return {*noted, *needed_runs(self.location, newer)}
+
+    def waiting_images(self) -> list[WaitingImage]:
+        """Return the images that are noted and that the next epoch can name, oldest first.
+
+        Raises: as ``refresh`` and ``manifest``.
+
+        Dirties: the notes of others are removed: of images that are named, gone or of another history, and damaged
+        ones.
+        """
+        files = noted_files(self.location)
+        if not files:
+            return []
+        # After the listing: an image that is noted was made of epochs that are found now.
+        self.refresh()
+        noted = noted_images(self.location, self.incarnation, files)
+        found = [one for one in noted if self._fits(one.image, self._epoch) and self._is_there(one.image)]
+        for file in files - {one.image.file for one in found}:
+            forget_image(self.location, file)
+        return sorted(found, key=lambda one: one.image.epoch)
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that comes again with other rows, or whose rows are no longer known."""

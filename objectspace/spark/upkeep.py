@@ -9,7 +9,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, scratch_folder, write_image_beside
+from checkpoint.chain import (
+    AcceptedRun,
+    Chain,
+    Collected,
+    Location,
+    OperatorPlan,
+    SpaceFile,
+    WaitingImage,
+    write_image_beside,
+)
+from checkpoint.chain.waiting import noted_files, noted_images
 from objectspace.spark.handover import remove_before
 
 LOG = logging.getLogger("objectspace.spark")
@@ -45,20 +55,13 @@ class Retention:
             )
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    """An image that no epoch names yet, and when it was begun, by the clock that does not jump."""
-
-    image: AcceptedRun
-    begun: float
-
-
 class Upkeep:
     """Looks after a space in a daemon thread: removes old hand-over files, makes images and collects garbage.
 
     It works on a chain of its own, so it shares nothing with the driver but the files and the images, which the driver
-    names in its next manifests. What fails is logged and tried again after the next epochs: the epochs themselves do
-    not need it.
+    names in its next manifests. An image that waits for that is noted at the location, and a later process names it if
+    this one does not, since many end after a few epochs. What fails is logged and tried again after the next epochs:
+    the epochs themselves do not need it.
 
     Args:
         location: where the space lies.
@@ -76,7 +79,9 @@ class Upkeep:
         self._thread: threading.Thread | None = None
         self._collected = 0
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[str, int], _Waiting] = {}
+        self._is_adopted = False
+        self._waiting: dict[tuple[str, int], WaitingImage] = {}
+        self._handed: set[str] = set()
 
     def published(self, epoch: int) -> bool:
         """Note a new epoch whose changes were handed out, and return whether work on it has begun.
@@ -104,34 +109,64 @@ class Upkeep:
             self._thread.join(timeout)
 
     def images(self, epoch: int) -> list[AcceptedRun]:
-        """Return the images that the manifest of an epoch is to name; each is returned once.
+        """Return the images that the manifest of an epoch is to name, also those that earlier processes have made.
 
-        An image that has waited for half of the grace period is given up: others may take its file for garbage.
+        One that has waited for a quarter of the grace period is named whatever its epoch.
+
+        Time: O(1); the first call lists and reads the notes of earlier processes.
         """
-        grace, now = self.retention.grace_seconds, time.monotonic()
-        found = []
+        with self._logged("the look for images that wait"):
+            self._adopt()
+        longest, now = self.retention.grace_seconds / 4, time.time()
         with self._lock:
-            for shard, one in list(self._waiting.items()):
-                age = now - one.begun
-                if grace and age >= grace / 2:
-                    del self._waiting[shard]
-                elif epoch - one.image.epoch >= self._image_lag or age >= grace / 4:
-                    found.append(one.image)
-                    del self._waiting[shard]
-        return found
+            due = {
+                shard: one.image
+                for shard, one in self._waiting.items()
+                if epoch - one.image.epoch >= self._image_lag or now - one.since >= longest
+            }
+            for shard in due:
+                del self._waiting[shard]
+            self._handed.update(image.file for image in due.values())
+        return list(due.values())
+
+    def _adopt(self) -> None:
+        """Take over the images that earlier processes have noted; whether each fits is looked at when it is named."""
+        if self._is_adopted:
+            return
+        files = noted_files(self._location)
+        if files:
+            self._wait_for(noted_images(self._location, SpaceFile.read(self._location).incarnation, files))
+        self._is_adopted = True
+
+    def _settle(self, chain: Chain) -> None:
+        """Make what waits what is noted and fits, and have the notes of all others removed."""
+        # An image may have been handed to an epoch that was then not published: it waits again.
+        noted = chain.waiting_images()
+        self._wait_for(noted)
+        self._is_adopted = True
+        with self._lock:
+            self._handed &= {one.image.file for one in noted}
+
+    def _wait_for(self, images: Iterable[WaitingImage]) -> None:
+        found = sorted(images, key=lambda one: one.image.epoch)  # Of two drivers each may have made one: the newest.
+        with self._lock:
+            self._waiting = {(one.image.operator, one.image.shard): one for one in found}
 
     def _work(self, epoch: int) -> None:
         with self._logged("the upkeep"):
             remove_before(self._location, epoch)
             is_due = epoch - self._collected >= self.retention.every
-            if is_due or epoch % max(1, self._full_after // 4) == 0:
+            makes_images = is_due or epoch % max(1, self._full_after // 4) == 0
+            if makes_images or self._handed:
                 chain = Chain.open(self._location)
                 if is_due:
                     # Before the images, which take long if all of them are due, as after a rescale.
                     self._collected = epoch
                     with self._logged("the collection of garbage"):
                         self._collect(chain)
-                self._make_images(chain)
+                self._settle(chain)
+                if makes_images:
+                    self._make_images(chain)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
@@ -141,19 +176,15 @@ class Upkeep:
             LOG.warning("%s: %s failed and will be retried: %s", self._location.url, what, error)
 
     def _collect(self, chain: Chain) -> None:
-        with self._lock:
-            kept = [one.image.file for one in self._waiting.values()]
-        self.last = chain.collect(self.retention.grace_seconds, self.retention.epochs, kept)
+        self.last = chain.collect(self.retention.grace_seconds, self.retention.epochs)
         LOG.info("%s: collected %s", self._location.url, self.last)
 
     def _make_images(self, chain: Chain) -> None:
         for operator in chain.newest.lineage if chain.newest else ():
-            # The caches of tasks are left alone: a task that met one in use would have to make another.
-            with scratch_folder() as cache:
-                plan = chain.operator_plan(operator, None, self._full_after, str(cache))
-                for shard in self._due(plan):
-                    with self._logged(f"the image of {operator}/{shard}"):
-                        self._make_image(plan, shard)
+            plan = chain.operator_plan(operator, None, self._full_after)
+            for shard in self._due(plan):
+                with self._logged(f"the image of {operator}/{shard}"):
+                    self._make_image(plan, shard)
 
     def _due(self, plan: OperatorPlan) -> Iterable[int]:
         return [
@@ -164,9 +195,9 @@ class Upkeep:
 
     def _make_image(self, plan: OperatorPlan, shard: int) -> None:
         begun = time.monotonic()
-        image = write_image_beside(plan, shard)
+        image = write_image_beside(plan, shard, is_noted=True)
         with self._lock:
-            self._waiting[plan.operator, shard] = _Waiting(image, begun)
+            self._waiting[plan.operator, shard] = WaitingImage(image, time.time())
         seconds = time.monotonic() - begun
         LOG.info(
             "%s: image of %s/%d at epoch %d, %.2f s", self._location.url, image.operator, shard, image.epoch, seconds

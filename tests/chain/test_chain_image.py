@@ -29,13 +29,15 @@ from checkpoint.chain import (
     write_image,
     write_image_beside,
 )
+from checkpoint.chain.manifest import seal, unseal
+from checkpoint.chain.waiting import note_image
 from checkpoint.tool.command import cli, load
 from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher
 from .faulty_location import FaultyLocation
-from .test_chain_collect import files_of
+from .test_chain_collect import _Between, files_of
 
 
 def content(chain: Chain, cache: Path, epoch: int | None = None, shard: int = 0) -> dict[Any, Any]:
@@ -252,6 +254,48 @@ def test_another_process_makes_the_same_image(publish: Publisher, tmp_path: Path
     chain.location.write(chain.lineage(OPERATOR, 0)[1].file, b"damaged")
     with pytest.raises(CheckpointError, match=r"image of counter/0 at .*CorruptStoreError: run file .* is damaged"):
         write_image_beside(replace(plan, cache=str(tmp_path / "another cache")), 0)
+
+
+def test_a_noted_image_stays_until_its_note_goes(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {f"k{number}": number})
+    plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache"))
+    image = write_image_beside(plan, 0, is_noted=True)
+    assert chain.collect(grace_seconds=0).runs == 0
+    assert tool("verify", tmp_path / "space") == 0
+    assert tool("fork", tmp_path / "space", tmp_path / "copy") == 0
+    assert Chain.open(location_at(tmp_path / "copy")).waiting_images() == []
+    assert [one.image for one in chain.waiting_images()] == [image]
+    other = write_image_beside(plan, 0, is_noted=True)  # Another driver has made it, too.
+    publish(chain, {"last": 1}, images=[image])
+    assert chain.waiting_images() == [], "one is named, and there is nothing to replace for the other"
+    assert chain.collect(grace_seconds=0).runs == 1
+    assert (chain.location.read(other.file), chain.location.names("handover")) == (None, [])
+
+
+def test_an_image_that_is_noted_while_a_collection_looks_at_files_stays(publish: Publisher, tmp_path: Path) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    chain = Chain.open_or_create(location, 1)
+    for number in range(3):
+        publish(chain, {"a": number})
+    image = image_of(chain, tmp_path / "cache")
+    watched = _Between(location, 0, looked_at=image.file, work=lambda: note_image(location, chain.incarnation, image))
+    assert Chain.open(watched).collect(grace_seconds=0).runs == 0
+    assert [one.image for one in chain.waiting_images()] == [image]
+
+
+@pytest.mark.parametrize("change", [{"incarnation": "another"}, {"format": 99}, {"image": {"kind": "full"}}])
+def test_a_note_that_says_nothing_of_use_goes(publish: Publisher, tmp_path: Path, change: dict[str, Any]) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(2):
+        publish(chain, {"a": number})
+    image = write_image_beside(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0, is_noted=True)
+    (note,) = (tmp_path / "space" / "handover").iterdir()
+    note.write_bytes(seal({**unseal(note.read_bytes(), "the note"), **change}))
+    assert chain.waiting_images() == []
+    assert not note.exists()
+    assert chain.location.read(image.file) is not None, "it is garbage from now on"
 
 
 def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -> None:

@@ -143,6 +143,18 @@ def test_the_upkeep_makes_images_of_divided_shards(tmp_path: Path) -> None:
     assert [plan.kind(shard) for shard in range(3)] == [CheckpointKind.DIFFERENTIAL] * 3, "no epoch waits for that"
 
 
+def test_noted_images_of_shards_that_are_divided_go(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    location = location_at(tmp_path / "space")
+    for epoch, shards in ((2, 3), (3, 4)):
+        rescale(tmp_path / "space", shards, keyed=KEYED)
+        upkeep = Upkeep(location, Retention(), full_after=4)
+        upkeep.published(epoch)
+        upkeep.wait()
+        assert sorted(one.image.shard for one in Chain.open(location).waiting_images()) == [*range(shards)]
+        assert len(location.names("handover")) == shards
+
+
 def test_the_driver_leaves_divided_shards_to_tasks(tmp_path: Path) -> None:
     """Nothing tells how large they are."""
     source = SourcePosition("q", 1)

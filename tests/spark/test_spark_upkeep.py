@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +18,22 @@ from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError, CheckpointKind, Run
-from checkpoint.chain import AcceptedRun, Chain, Collected, OperatorPlan, SourcePosition, location_at, save_run
+from checkpoint.chain import (
+    AcceptedRun,
+    Chain,
+    Collected,
+    Manifest,
+    OperatorPlan,
+    SourcePosition,
+    WaitingImage,
+    location_at,
+    save_run,
+)
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline, Retention, Upkeep
-from objectspace.spark.upkeep import _Waiting
 from tests.chain.chain_helpers import OPERATOR, Publisher
+from tests.chain.faulty_location import FaultyLocation
 from tests.chain.test_chain_s3 import ACCESS, BUCKET
 
 from .clusters import KEYS, ROWS, answer, make_input
@@ -84,14 +97,127 @@ def test_garbage_is_collected_beside_the_stream(spark: SparkSession, tmp_path: P
     assert kept(Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "new cache")) == answer(6)
 
 
-def test_an_image_that_waits_too_long_is_given_up(tmp_path: Path) -> None:
+def test_an_image_is_named_when_it_has_waited_for_epochs_or_for_long(tmp_path: Path) -> None:
     chain = Pipeline(tmp_path / "space", 1).chain
     run = AcceptedRun("o", 0, 5, "run/x", CheckpointKind.FULL, "d", "c", 1, 1, 1, "s")
     upkeep = Upkeep(chain.location, Retention(grace_seconds=1000), image_lag=3)
-    for age, epoch, found in [(0, 7, []), (0, 8, [run]), (251, 6, [run]), (501, 8, [])]:
-        upkeep._waiting["o", 0] = _Waiting(run, time.monotonic() - age)
+    for age, epoch, found in [(0, 7, []), (0, 8, [run]), (251, 6, [run])]:
+        upkeep._waiting["o", 0] = WaitingImage(run, time.time() - age)
         assert upkeep.images(epoch) == found
-        assert upkeep.images(100) == ([run] if (age, epoch) == (0, 7) else [])
+        assert upkeep.images(100) == ([] if found else [run])
+
+
+class _Starts:
+    """A job that is started anew for each micro-batch: its upkeep makes images, and lives for one epoch."""
+
+    def __init__(self, folder: Path, shards: int = 1) -> None:
+        self.chain = Chain.open_or_create(location_at(folder / "space"), shards)
+        self._publish = Publisher(folder / "caches")
+        self.runs = folder / "space" / "run"
+
+    def __call__(self, grace: float = 1e9, lag: int = 3, full_after: int = 2) -> Manifest:
+        """Publish one epoch, with the images of earlier starts."""
+        upkeep = Upkeep(self.chain.location, Retention(64, 1, grace), full_after, lag)
+        chain = Chain.open(self.chain.location)
+        changes: list[dict[str, int | None]] = [{"a": chain.epoch}] * chain.shards
+        manifest = self._publish(chain, *changes, images=upkeep.images(chain.epoch + 1))
+        upkeep.published(manifest.epoch)
+        upkeep.wait(60)
+        return manifest
+
+    @property
+    def notes(self) -> list[str]:
+        return [name for name in self.chain.location.names("handover") if name.startswith("image-")]
+
+
+def test_an_image_of_a_process_that_ended_is_made_once_and_named_by_a_later_one(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    named = [len(start().images) for _ in range(3)]
+    (note,) = start.notes
+    for _ in range(2):
+        named.append(len(start().images))
+        assert start.notes == [note], "no other one is made while it waits"
+    named.append(len(start().images))
+    assert named == [0, 0, 0, 0, 0, 1]
+    assert len(list(start.runs.iterdir())) == 6 + 1
+    assert note not in start.notes, "it is named"
+
+
+_ENDS = """
+import subprocess, sys, threading
+from checkpoint.chain import location_at
+from objectspace.spark import Retention, Upkeep
+began, wait = threading.Event(), subprocess.Popen.communicate
+subprocess.Popen.communicate = lambda process, *given, **named: began.set() or wait(process, *given, **named)
+Upkeep(location_at(sys.argv[1]), Retention(every=1), full_after=2).published(3)
+began.wait(60)
+"""
+
+
+def test_an_image_that_is_made_while_the_driver_ends_is_noted(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(2):
+        start()
+    start(lag=0, full_after=64)
+    assert start.notes == []
+    environment = {**os.environ, "OBJECTSPACE_CACHE": str(tmp_path / "machine")}
+    subprocess.run([sys.executable, "-c", _ENDS, tmp_path / "space"], check=True, env=environment, timeout=60)
+    end = time.monotonic() + 60
+    while not start.notes:
+        assert time.monotonic() < end, "nothing was noted"
+        time.sleep(0.05)
+
+
+def test_an_image_that_has_waited_for_a_day_is_named_by_the_next_start(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(3):
+        start(86_400)
+    (note,) = start.notes
+    os.utime(tmp_path / "space" / "handover" / note, (time.time() - 86_000,) * 2)
+    assert len(start(86_400).images) == 1
+
+
+def test_an_image_whose_note_is_damaged_is_made_again(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(3):
+        start()
+    (note,) = start.notes
+    (tmp_path / "space" / "handover" / note).write_bytes(b"damaged")
+    start()
+    (another,) = start.notes
+    assert another != note
+
+
+def test_an_image_of_epochs_that_are_gone_is_made_again(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(3):
+        start()
+    (note,) = start.notes
+    for epoch in (2, 3):
+        start.chain.location.delete(f"manifest/{epoch:012d}.json")  # An older copy is put back.
+    start(lag=0)
+    assert start.notes == []
+    start(lag=0)
+    (another,) = start.notes
+    assert another != note
+
+
+def test_images_that_were_handed_to_an_epoch_that_failed_wait_again(tmp_path: Path) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(3):
+        start()
+    upkeep = Upkeep(start.chain.location, Retention(), image_lag=0)
+    (image,) = upkeep.images(4)
+    assert upkeep.images(4) == []
+    upkeep.published(3)
+    upkeep.wait(60)
+    assert upkeep.images(4) == [image]
+
+
+def test_epochs_go_on_while_the_notes_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    location = Pipeline(tmp_path / "space", 1).chain.location
+    assert Upkeep(FaultyLocation(location, 1), Retention()).images(1) == []
+    assert "the look for images that wait failed and will be retried" in caplog.text
 
 
 def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
