@@ -77,7 +77,9 @@ def test_what_is_read_is_one_checkpoint(tool: Tool, running: Path, tmp_path: Pat
     for number, command in enumerate(READING):
         name, *rest = command.replace("{new}", str(tmp_path / f"new{number}")).split()
         found = tool(name, running, *rest)
-        assert found.exit_code in ((0,) if name == "doctor" else (0, 1)), (command, found.output)
+        # Reads that follow each other may put off the copy of the log for a while, and doctor says so.
+        is_advice = name == "doctor" and "the write-ahead log keeps growing" in found.output
+        assert is_advice or found.exit_code in ((0,) if name == "doctor" else (0, 1)), (command, found.output)
         assert found.output, command
         if name in ("restore", "fork"):
             with PersistedObjectSpace.open(tmp_path / f"new{number}.db", read_only=True) as space:
