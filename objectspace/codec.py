@@ -405,7 +405,7 @@ def _zone(name: str) -> ZoneInfo | None:
     """Return the zone of a name, ``None`` if this machine does not know it."""
     try:
         return ZoneInfo(name)
-    except ZoneInfoNotFoundError:
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # The name may be that of a folder, or none at all.
         return None
 
 

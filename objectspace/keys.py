@@ -293,8 +293,8 @@ def check_sortable(key: Any) -> None:
     elif kind is Decimal:
         refuse_nan(key)
         _check_storable(key, _check_number)
-    elif kind is time:
-        _check_storable(key, _time)
+    elif kind is time or kind is datetime:
+        _check_storable(key, _BODIES[kind])
     elif kind is str and not is_utf8(key):
         raise TypeError(f"{key!r:.80} has no place in a sorted object: it holds a lone surrogate")
 
@@ -419,7 +419,7 @@ def _datetime(key: datetime) -> tuple[str, bytes]:
     if (name := name_of(zone)) is None:
         raise Unencodable(
             f"the clocks of its zone, a {type(zone).__name__}, show this time twice or never, so it is equal to none of"
-            " another zone, and this zone is not stored: take a time in UTC, or in the ZoneInfo that a name gives"
+            " another zone, and this zone is not stored: take a time in UTC, or in the ZoneInfo that its name gives now"
         )
     return "aware", moment + b"\x01" + escaped(name.encode())
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from decimal import Decimal
-from fractions import Fraction
 from itertools import chain, dropwhile, islice, repeat
 from operator import ge, gt, itemgetter, le, lt
 from typing import Any, NoReturn
@@ -358,7 +356,7 @@ class SortedObject(KeyedObject):
         if key is None:
             return None
         bound = keys.as_bound(key)
-        if type(bound) not in (Fraction, Decimal):  # They have a place, also if nothing that is stored is equal to one.
+        if keys.keeps_order(bound):  # Others have a place, also if nothing that is stored is equal to one.
             keys.check_sortable(bound)
         self._compare(key)  # Not the bound: it may have an order where the key has none, as bytes for a memoryview.
         return self._slot(bound) if keys.keeps_order(bound) else keys.outside(bound, beyond)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -50,6 +50,8 @@ IN_ORDER = [
     (1, Decimal("1E+7000")),
     ((1,), (Decimal("-1E-7000"),)),
     (time(9), time(10, tzinfo=ZoneInfo("Europe/Berlin"))),
+    (datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo.no_cache("Europe/Berlin"))),
+    ((datetime(2020, 1, 1, tzinfo=UTC),), (datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo.no_cache("Europe/Berlin")),)),
 ]
 """A key, and one that Python orders with it and that has no slot."""
 
@@ -70,6 +72,21 @@ def test_a_key_in_order_that_cannot_be_stored_is_refused_at_once_and_other_edits
         target.add(refused) if kind == "sorted_set" else target.setdefault(refused, 1)
     assert space.checkpoint().slots == 1
     assert list(target) == [key]
+
+
+@pytest.mark.parametrize("wrap", [lambda moment: moment, lambda moment: (moment,)])
+@pytest.mark.parametrize("whole", [0, 1000])
+def test_a_time_in_order_that_cannot_be_stored_bounds_a_range(
+    space: PersistedObjectSpace, wrap: Any, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", whole)
+    (first, twice), later = IN_ORDER[3], datetime(2025, 1, 1, tzinfo=UTC)
+    target = space.create_sorted_set("t")
+    target.update([wrap(first), wrap(later)])
+    space.checkpoint()
+    space.rollback()
+    assert list(target.irange(None, wrap(twice))) == [wrap(first)]
+    assert list(target.irange(wrap(twice))) == [wrap(later)]
 
 
 def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:

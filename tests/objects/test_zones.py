@@ -6,6 +6,7 @@ import shutil
 import zoneinfo
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,17 @@ def test_a_second_time_that_an_older_version_told_from_the_first_is_read(
     space.get("of")[moment].append(5)
     space = again(space)
     assert [space.get("d").copy(), list(space.get("s")), space.get("of").copy()] == [{moment: 4}, [], {moment: [3, 5]}]
+
+
+@pytest.mark.parametrize("name", ["Europe", "X" * 300, "../x", "a\0b"])
+def test_a_zone_of_a_name_that_is_none_is_refused_and_other_edits_are_saved(
+    space: PersistedObjectSpace, name: str
+) -> None:
+    with resources.files("tzdata.zoneinfo.Europe").joinpath("Berlin").open("rb") as file:
+        zone = ZoneInfo.from_file(file, key=name)
+    d = space.create_dictionary("d")
+    d.update({1: datetime(2024, 5, 5, tzinfo=zone), 2: "other"})
+    with pytest.raises(UnencodableValueError, match="this machine knows no zone"):
+        space.checkpoint()
+    d[1] = 0
+    assert again(space).get("d").copy() == {1: 0, 2: "other"}
