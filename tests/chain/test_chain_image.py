@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +33,7 @@ from checkpoint.chain.waiting import note_image
 from checkpoint.tool.command import cli, load
 from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
+from tests.patience import wait_until
 
 from .chain_helpers import OPERATOR, Publisher
 from .faulty_location import FaultyLocation
@@ -325,10 +325,7 @@ def test_another_process_collects_and_nobody_waits_for_it(
         warnings.simplefilter("always")
         assert collect_beside(chain.location, 0, 3)
     assert warned == []
-    end = time.monotonic() + 60
-    while Chain.open(chain.location).first_epoch < 8:
-        assert time.monotonic() < end, "nothing was collected"
-        time.sleep(0.05)
+    wait_until(lambda: Chain.open(chain.location).first_epoch >= 8, "the collection")
     assert Chain.open(chain.location).first_epoch == 8
     assert content(chain, tmp_path / "cache")["k9"] == "9"
     assert not collect_beside(FaultyLocation(chain.location, 0), 0, 1), "another process cannot reach it"

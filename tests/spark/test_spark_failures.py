@@ -21,6 +21,7 @@ from checkpoint.chain import Chain, Location, OperatorPlan, ShardSaved, SourcePo
 from objectspace.spark import Pipeline
 from objectspace.spark.executor import open_shard, save_shard
 from tests.chain.faulty_location import FaultyLocation
+from tests.patience import PATIENCE
 from tests.tally import TALLY
 
 from .spark_helpers import SHARDS, expected, kept, orphans, totals_operator
@@ -68,7 +69,7 @@ def attempt(location: Location, cache: Path, rows: DataFrame, batch: int) -> Non
     pipeline = Pipeline(location, SHARDS, cache=cache)
     pipeline.add(totals_operator())
     pipeline.run_epoch(rows, batch)
-    pipeline.upkeep.wait(60)
+    pipeline.upkeep.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("place", [OnDriver, OnExecutors])

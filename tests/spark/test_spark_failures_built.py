@@ -22,6 +22,7 @@ from objectspace.spark.actions import EpochInTasks
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.sinks import note_parcels
 from tests.chain.faulty_location import FaultyLocation
+from tests.patience import PATIENCE
 from tests.tally import TALLY
 
 from .drivers import Driver, micro_batch
@@ -126,7 +127,7 @@ def test_a_driver_that_dies_between_any_two_operators(
         assert run(epochs, frames, number, changes) is not None
         assert state(made) == answers[number]
         made.upkeep.published(number + 1)
-        made.upkeep.wait(60)
+        made.upkeep.wait(PATIENCE)
         assert {name[:12] for name in made.chain.location.names("handover")} == {f"{number + 1:012d}"}
     left = len(orphans(made))
     assert left > stages, "the attempts that were lost have left no files"
@@ -218,7 +219,7 @@ def test_a_sink_that_comes_back_takes_nothing_from_the_others(frames: Frames, tm
         made, epochs, _ = sunk(*names)
         run(epochs, frames, number, EPOCHS[number])
         made.upkeep.published(number + 1)
-        made.upkeep.wait(60)
+        made.upkeep.wait(PATIENCE)
     # The driver dies after the second epoch was published: so its micro-batch comes again, to both sinks.
     _, epochs, told = sunk("one", "two")
     assert run(epochs, frames, 1, EPOCHS[1]) is None
@@ -341,7 +342,7 @@ def test_images_are_made_beside_the_epochs_of_a_built_pipeline(
     for number, changes in enumerate([*EPOCHS, *(there_and_back * 4)]):
         assert run(epochs, frames, number, changes) is not None
         made.upkeep.published(number + 1)
-        made.upkeep.wait(60)
+        made.upkeep.wait(PATIENCE)
     newest = made.chain.newest
     assert newest is not None
     imaged = {image.operator for image in newest.images}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,6 +45,7 @@ from objectspace.spark.placement import (
 )
 from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA, World
+from tests.patience import wait_until
 from tests.spark.drivers import Driver, micro_batch
 from tests.spark.frames import Frames
 from tests.spark.spark_helpers import TOTALS, expected, kept, totals_operator
@@ -228,16 +228,9 @@ def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeli
     assert any(places(pipeline))
     assert len(pipeline.driver.shards) == 3
     query.stop()
-    wait_for(lambda: not len(pipeline.driver.shards))
+    wait_until(lambda: not len(pipeline.driver.shards), "an end of the driver's work")
+    assert len(pipeline.driver.shards) == 0
     assert kept(pipeline) == expected(batches)
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so that another thread does."""
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def held_pair(tmp_path: Path) -> tuple[Chain, HeldShards]:

@@ -35,6 +35,7 @@ from objectspace.spark import Pipeline, Retention, Upkeep
 from tests.chain.chain_helpers import OPERATOR, Publisher
 from tests.chain.faulty_location import FaultyLocation
 from tests.chain.test_chain_s3 import ACCESS, BUCKET
+from tests.patience import PATIENCE, wait_until
 
 from .clusters import KEYS, ROWS, answer, make_input
 from .spark_helpers import SHARDS, kept, totals_operator
@@ -87,10 +88,10 @@ def test_garbage_is_collected_beside_the_stream(spark: SparkSession, tmp_path: P
     retention = Retention(epochs=2, every=2, grace_seconds=0)
     pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache", retention=Retention(epochs=2, every=2))
     run(spark, tmp_path, pipeline)
-    pipeline.upkeep.wait(60)
+    pipeline.upkeep.wait(PATIENCE)
     assert pipeline.upkeep.last is not None
     pipeline.upkeep.published(7)  # What epochs passed by while it was busy is made good by the next one.
-    pipeline.upkeep.wait(60)
+    pipeline.upkeep.wait(PATIENCE)
     opened = Chain.open(pipeline.chain.location)
     assert 1 < opened.first_epoch <= 5
     assert opened.collect(retention.grace_seconds, retention.epochs).first_epoch == 5
@@ -122,7 +123,7 @@ class _Starts:
         changes: list[dict[str, int | None]] = [{"a": chain.epoch}] * chain.shards
         manifest = self._publish(chain, *changes, images=upkeep.images(chain.epoch + 1))
         upkeep.published(manifest.epoch)
-        upkeep.wait(60)
+        upkeep.wait(PATIENCE)
         return manifest
 
     @property
@@ -147,10 +148,18 @@ _ENDS = """
 import subprocess, sys, threading
 from checkpoint.chain import location_at
 from objectspace.spark import Retention, Upkeep
-began, wait = threading.Event(), subprocess.Popen.communicate
-subprocess.Popen.communicate = lambda process, *given, **named: began.set() or wait(process, *given, **named)
+has_order, communicate = threading.Event(), subprocess.Popen.communicate
+
+def hand_over(process, order=None, timeout=None):
+    process.stdin.write(order)
+    process.stdin.close()
+    process.stdin = None
+    has_order.set()
+    return communicate(process, timeout=timeout)
+
+subprocess.Popen.communicate = hand_over
 Upkeep(location_at(sys.argv[1]), Retention(every=1), full_after=2).published(3)
-began.wait(60)
+assert has_order.wait(300)
 """
 
 
@@ -161,11 +170,10 @@ def test_an_image_that_is_made_while_the_driver_ends_is_noted(tmp_path: Path) ->
     start(lag=0, full_after=64)
     assert start.notes == []
     environment = {**os.environ, "OBJECTSPACE_CACHE": str(tmp_path / "machine")}
-    subprocess.run([sys.executable, "-c", _ENDS, tmp_path / "space"], check=True, env=environment, timeout=60)
-    end = time.monotonic() + 60
-    while not start.notes:
-        assert time.monotonic() < end, "nothing was noted"
-        time.sleep(0.05)
+    subprocess.run([sys.executable, "-c", _ENDS, tmp_path / "space"], check=True, env=environment, timeout=PATIENCE)
+    wait_until(lambda: start.notes, "a note")
+    (note,) = start.notes
+    assert note.endswith(".json")
 
 
 def test_an_image_that_has_waited_for_a_day_is_named_by_the_next_start(tmp_path: Path) -> None:
@@ -210,7 +218,7 @@ def test_images_that_were_handed_to_an_epoch_that_failed_wait_again(tmp_path: Pa
     (image,) = upkeep.images(4)
     assert upkeep.images(4) == []
     upkeep.published(3)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert upkeep.images(4) == [image]
 
 
@@ -226,23 +234,23 @@ def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.Mo
 
     def slow(self: Chain, *_: Any) -> Collected:
         calls.append(threading.current_thread())
-        may_go_on.wait(60)
+        may_go_on.wait(PATIENCE)
         return Collected(1, 0, 0, 0)
 
     monkeypatch.setattr(Chain, "collect", slow)
     upkeep = Upkeep(chain.location, Retention(every=3))
     for epoch in (1, 2):
         assert upkeep.published(epoch)
-        upkeep.wait(60)
+        upkeep.wait(PATIENCE)
     assert calls == []
     assert [upkeep.published(epoch) for epoch in range(3, 10)] == [True, *([False] * 6)]
     assert upkeep.is_busy()
     may_go_on.set()
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert not upkeep.is_busy()
     assert [thread.daemon for thread in calls] == [True]
     assert upkeep.published(12)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert len(calls) == 2
 
 
@@ -256,10 +264,10 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(Chain, "collect", fails)
         assert upkeep.published(1)
-        upkeep.wait(60)
+        upkeep.wait(PATIENCE)
     assert "the collection of garbage failed and will be retried: no such place" in caplog.text
     assert upkeep.published(2)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert upkeep.last == Collected(1, 0, 0, 0)
 
 
@@ -273,14 +281,14 @@ def test_a_collection_that_misses_a_file_is_logged_and_images_are_made(
     chain.location.delete(lost)
     upkeep = Upkeep(chain.location, Retention(epochs=1, every=1, grace_seconds=0), full_after=2, image_lag=0)
     upkeep.published(4)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert f"the collection of garbage failed and will be retried: run file {lost}" in caplog.text
     assert Chain.open(chain.location).first_epoch == 1
     (image,) = upkeep.images(4)
     assert image.shard == 1, "the runs of the other shard are there"
     publish(chain, {"a": 4}, {"a": 4}, images=[image], full_after=0)
     upkeep.published(5)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert upkeep.last is not None
     assert upkeep.last.first_epoch == 5, "no epoch that is kept needs the file any more"
 
@@ -300,7 +308,7 @@ def test_an_image_that_fails_keeps_nothing_else_from_being_done(
     monkeypatch.setattr(Upkeep, "_make_image", fails)
     upkeep = Upkeep(chain.location, Retention(every=1))
     upkeep.published(1)
-    upkeep.wait(60)
+    upkeep.wait(PATIENCE)
     assert "the image of o/0 failed and will be retried: a client's own kind of error" in caplog.text
     assert upkeep.last == Collected(1, 0, 0, 0)
 

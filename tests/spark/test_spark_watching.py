@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
@@ -28,6 +27,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count
 from objectspace.spark import EpochProgress, Operator, Pipeline, TaskFailedError
 from objectspace.spark.printable import add_note
+from tests.patience import wait_until
 
 SCHEMA = "k string, v long"
 
@@ -77,9 +77,7 @@ def test_progress_is_that_of_the_micro_batches_that_spark_tells_of(
         with caplog.at_level("INFO", logger="objectspace.spark"):
             query = pipeline.start(checkpoint_location=tmp_path / "query", trigger={"availableNow": True})
             query.awaitTermination()
-        end = time.monotonic() + 20
-        while not seen.batches and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_until(lambda: seen.batches, "the progress of a batch")
     finally:
         spark.streams.removeListener(seen)
     [progress] = pipeline.progress()

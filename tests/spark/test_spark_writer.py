@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from objectspace.spark import Pipeline, shard_expression
 from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import TableWriter, Target, Written
+from tests.patience import wait_until
 
 SCHEMA = "op string, k string, v long"
 
@@ -99,11 +99,8 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     write(stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2)), tmp_path, retainEpochs="2")
-    end = time.monotonic() + 60
     location = location_at(tmp_path / "space")
-    while Chain.open(location).first_epoch < 3:
-        assert time.monotonic() < end, "nothing was collected"
-        time.sleep(0.1)
+    wait_until(lambda: Chain.open(location).first_epoch >= 3, "the collection")
     chain = Chain.open(location)
     assert (chain.first_epoch, chain.epoch) == (3, 4)
     assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(4)]
