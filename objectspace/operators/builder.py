@@ -53,11 +53,20 @@ class Pipeline(ShownAtPrompt):
     """Streams, and results that stay correct while their rows are added, changed and removed.
 
     Args:
-        location: where an engine keeps the state; :meth:`run_local` takes a store instead.
+        location: where an engine keeps the state. This class has none, and refuses one: the pipeline of Spark,
+            :class:`objectspace.spark.Pipeline`, takes it, and :meth:`run_local` takes a store.
         shards: the number of parts into which an engine divides it.
+
+    Raises:
+        TypeError: there is a location or a number of shards, and no engine that would look at it.
     """
 
     def __init__(self, location: Any = None, shards: int = 1) -> None:
+        if type(self) is Pipeline and (location is not None or shards != 1):
+            raise TypeError(
+                f"Pipeline({location!r}, shards={shards!r}): this one runs in one process, which keeps its state where"
+                " run_local(batches, store) says, in one shard; objectspace.spark.Pipeline takes a location and shards"
+            )
         self.location, self.shards = location, shards
         self.sources: dict[str, Node] = {}
         self.results: dict[str, Node] = {}
@@ -555,6 +564,14 @@ class Grouped(ShownAtPrompt):
         self.stream, self.names, self._on_close = stream, tuple(names), on_close
         for name in self.names:
             stream.schema.place_of(name)
+
+    if not TYPE_CHECKING:  # A type checker knows the attributes; who has none asks here for those of other libraries.
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"grouped rows have no {name!r}: they are aggregated with agg(), as in agg(n=count(), total=sum_('x'));"
+                " all else belongs before group_by or after agg"
+            )
 
     def _at_prompt(self) -> tuple[str, str]:
         return f"by {', '.join(self.names) or 'nothing'}, columns {', '.join(self.stream.columns)}", ""

@@ -353,6 +353,8 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
             raise SchemaError(
                 "an argument of call() is a function: give it as call(function, type, columns), which has a type"
             )
+    if isinstance(kind, str) and kind.endswith("?"):
+        raise SchemaError(f"call(): the type {kind!r}: write {kind[:-1]!r}; a result may be NULL unless nullable=False")
     inputs, wanted = [expression(argument) for argument in arguments], parse_type(kind)
     text = f"{describe(function)}({', '.join(map(str, inputs))})"
 

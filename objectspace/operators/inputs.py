@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
@@ -82,7 +81,21 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
         raise RowError("found None: give no rows as [], or leave the source out")
     if not isinstance(given, Iterable):
         raise RowError(f"expected rows, Arrow data or a data frame, found a {type(given).__name__}")
-    return Chunk.from_rows(schema, map(partial(_change, schema), given))
+    entries = list(given)
+    try:
+        return Chunk.from_rows(schema, [_change(schema, entry) for entry in entries])
+    except RowError as error:
+        raise RowError(f"{error}{_advice(entries)}") from None
+
+
+def _advice(entries: list[Any]) -> str:
+    """Return what to do if an entry looks like a change whose operation has another name."""
+    for entry in entries:
+        if isinstance(entry, tuple | list) and len(entry) == 2 and _is_several(entry[1]):
+            op = entry[0]
+            if isinstance(op, str) and op not in OPS:
+                return f"; a change is (operation, row) with one of {', '.join(OPS)}, if {op!r} is to be an operation"
+    return ""
 
 
 def _named(chunk: Chunk, expected: Sequence[str]) -> Iterable[tuple[Op, Any]]:

@@ -590,6 +590,8 @@ def run_local(
     if isinstance(batches, Mapping):
         names = ", ".join(map(str, batches))
         raise TypeError(f"batches are a list of mappings, one for each epoch: found one mapping of {names}")
+    if not isinstance(batches, Iterable):
+        raise TypeError(f"batches are a list of mappings, one for each epoch: found {batches!r:.80}")
     run = LocalRun(pipeline, store, drop_changed=drop_changed, keep_changes=keep_changes)
     try:
         for number, batch in enumerate(batches, 1):

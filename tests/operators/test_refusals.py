@@ -29,6 +29,7 @@ from objectspace.operators import (
     SimpleAgg,
     TemporalJoin,
     Union,
+    call,
     col,
     count,
 )
@@ -304,3 +305,38 @@ def test_columns_may_be_given_as_anything_that_yields_names(given: Callable[[], 
     source = Pipeline().source("s", {"id": "int64", "carrier": "string"}, key=["id"])
     assert source.sessions("id", 2, by=given()).columns == ("id", "carrier", "session_start")
     assert AggCall("array_agg", "id", order_by=given()).order_by == ("carrier",)
+
+
+def _grouped() -> Any:
+    return Pipeline().source("left", LEFT).group_by("k")
+
+
+def _run(batches: Any) -> object:
+    pipeline = Pipeline()
+    pipeline.source("left", LEFT).materialize("kept")
+    return pipeline.run_local(batches)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: Pipeline("state/x"), r"runs in one process.*objectspace\.spark\.Pipeline takes a location"),
+        (lambda: Pipeline(shards=4), "in one shard"),
+        (lambda: _grouped().count(), r"have no 'count': they are aggregated with agg\(\)"),
+        (lambda: call(abs, "int64?", "k"), "write 'int64'; a result may be NULL"),
+        (lambda: _run(5), "one for each epoch: found 5"),
+        (lambda: _run([{"left": [("insert", (1, 2, 3))]}]), r"one of \+, -, U-, U\+, if 'insert' is to be"),
+    ],
+)
+def test_what_another_library_would_take_is_refused_in_words(made: Callable[[], object], why: str) -> None:
+    with pytest.raises((TypeError, AttributeError, SchemaError, RowError), match=why):
+        made()
+
+
+def test_a_pipeline_of_an_engine_takes_a_location_and_still_runs_in_this_process() -> None:
+    class OfAnEngine(Pipeline):
+        pass
+
+    pipeline = OfAnEngine("state/x", shards=4)
+    pipeline.source("left", LEFT).materialize("kept")
+    assert pipeline.run_local([{"left": [(1, 2, 3)]}]).rows("kept") == [(1, 2, 3)]
