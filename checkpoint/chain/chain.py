@@ -309,8 +309,8 @@ class Chain(Epochs):
         Args:
             grace_seconds: how old a run file must be to be removed.
             keep_epochs: how many of the newest epochs stay readable.
-            keep_files: run files that stay, whether an epoch names them or not; so do images that wait for an epoch to
-                name them, as long as they are noted.
+            keep_files: run files that stay, whether an epoch names them or not; so do images that are noted, as long
+                as the next epoch can name them.
 
         Returns:
             what was removed.
@@ -322,7 +322,7 @@ class Chain(Epochs):
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
 
         Time: O(files listed + runs named by the kept epochs + bytes of these full runs and images).
-        Dirties: the floor, then the removed files.
+        Dirties: the notes of images that no epoch can name, the floor, then the removed files.
         """
         is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int
         if not is_number or keep_epochs < 1 or not grace_seconds >= 0:
@@ -332,13 +332,14 @@ class Chain(Epochs):
             )
         overtaken = 0
         while True:
-            # In this order: what is published after the listing names files not in it, or younger than the grace. A
-            # note goes only after the image was published.
             listed = {f"{RUNS}/{name}" for name in self.location.names(RUNS)}
-            spared = {*keep_files, *noted_files(self.location)}
             self.refresh()
             floor = max(self._floor, self._epoch - keep_epochs + 1)
             try:
+                # In this order: what is published after the listing names files not in it, or younger than the grace.
+                # A note goes only after the image was published.
+                spared = {*keep_files, *(one.image.file for one in self.waiting_images())}
+                self.refresh()
                 return self._collect(floor, listed, spared, grace_seconds)
             except (UnknownCheckpointError, CorruptStoreError):
                 # What another collection has removed meanwhile is not damage: its floor, which is written first, shows

@@ -239,7 +239,7 @@ def _print_usage(before: dict[str, int], after: dict[str, int], is_json: bool, w
     default=86_400,
     show_default=True,
     help="Spare files that were less than this many seconds old when the newest one of the space was written: more than"
-    " any epoch takes. Images that have waited longer to be named go as well, and are made again.",
+    " any epoch takes. An image that waits to be named stays as long as the next epoch can name it.",
 )
 @dry_run_option
 @json_option
