@@ -367,6 +367,9 @@ class Stream(ShownAtPrompt):
     def sessions(self, column: str, gap: timedelta | int, by: Sequence[str] | str = ()) -> Stream:
         """Put rows that follow each other closely into one session; adds ``session_start``.
 
+        With a :meth:`watermark` on the time column, sessions that have ended are forgotten, and the output has one on
+        ``session_start``: that of the first session which is still open.
+
         Args:
             column: the time column.
             gap: how long a session stays open after its last row.
@@ -378,7 +381,10 @@ class Stream(ShownAtPrompt):
         (column,) = names_of([column])
         names = names_of(by if isinstance(by, Iterable) and not isinstance(by, str) else [by])
         structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
-        make = partial(SessionWindow, self.schema, column, gap, names)
+        schema = self.schema
+        if self.node.promised is None:  # A source may name such a column, for which no promise ever comes.
+            schema = TableSchema(schema.columns, list(schema.primary_key))
+        make = partial(SessionWindow, schema, column, gap, names)
         visible = (*self.columns, "session_start")
         return self.then("SessionWindow", structure, make, visible=visible, keys=names, append_only=False)
 

@@ -19,6 +19,7 @@ FLOAT32 = "a float32 is the nearest number of 32 bits"
 BRANCHES = "a decimal beside a double in coalesce or when is one too"
 DOUBLES = "an int64 is compared with a double as one"
 PROMISES = "a full join keeps its watermark on the column of on= that is in the output"
+SESSIONS = "a watermark on their times ends sessions, and what no change can touch any more is forgotten"
 
 _MadeT = TypeVar("_MadeT")
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator, column_names
-from objectspace.operators.chunks import Change, paired, taken
+from objectspace.operators.base import Operator, Promise, column_names
+from objectspace.operators.chunks import Change, checked_promise, paired, taken
 from objectspace.operators.net import net_changes
+from objectspace.operators.rules import SESSIONS, note
+from objectspace.operators.session_ends import SessionEnds
 from objectspace.operators.windows import Span, check_span
 from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
@@ -37,8 +39,12 @@ class SessionWindow(Operator):
     one that joins two sessions, splits one, or comes before the first row of one also dirties the slots of the rows
     whose session changes.
 
+    If the time column is the watermark column of the schema, a watermark ends the sessions that it has passed by the
+    gap: their rows are forgotten, and the output has a watermark on the start, that of the first session which is still
+    open. That takes two more slots for each open session.
+
     Args:
-        schema: the schema of the input.
+        schema: the schema of the input; its watermark column, if it is the time column, is the one that ends sessions.
         time_column: the name of the time column: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
         gap: how long a session stays open after its last row.
         by: the columns whose equal values make a group; without any, all rows are one group.
@@ -73,13 +79,20 @@ class SessionWindow(Operator):
         self._gap: Span = gap
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
         columns.append(Column(start, column.type))
-        self._output = TableSchema(columns, list(schema.primary_key))
+        is_bounded = schema.watermark_column == time_column
+        self._output = TableSchema(columns, list(schema.primary_key), watermark_column=start if is_bounded else None)
         leading = [*self.by, time_column]
         key = [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
         self._kept = TableSchema(columns, key)
         self._place = schema.place_of(time_column)
         self._group_places = [schema.place_of(name) for name in self.by]
         self._last: dict[bytes, tuple[bytes, Row]] = {}
+        self._ends: SessionEnds | None = None
+        if is_bounded:
+            note(SESSIONS)
+            self._ends = SessionEnds(self._kept, time_column, self.by, gap)
+        self._pending: Any = None
+        self._first_open: Any = None
 
     @property
     def schema(self) -> TableSchema:
@@ -87,13 +100,15 @@ class SessionWindow(Operator):
         return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
-        """Return the table of the rows."""
-        return [("rows", self._kept)]
+        """Return the table of the rows, and if a watermark ends sessions, those of the open ones."""
+        return [("rows", self._kept), *(self._ends.state() if self._ends else ())]
 
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its state under a name, or open it again after recovery."""
         super().open(space, name)
         self._table: StateTable = self._tables["rows"]
+        if self._ends:
+            self._ends.open(self._table, self._tables)
         self._forget()
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
@@ -112,9 +127,37 @@ class SessionWindow(Operator):
             moves = [move for group, places in self._by_group(changes).items() for move in self._moves(group, places)]
             self._table.write_rows((new is not None, new or old) for old, new in moves)  # type: ignore[misc]
         except BaseException:
-            self._forget()
+            self._last.clear()
             raise
+        if self._ends:
+            for row in (row for move in moves for row in move if row is not None):
+                self._ends.note(row)
         return self._given(moves)
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
+        """Accept a promise; if it is that of the time column, sessions that it ends are forgotten at the next barrier.
+
+        Raises:
+            RowError: it is not a value of the column.
+        """
+        if self._ends is None or column != self.time_column:
+            return []
+        value = checked_promise(self.input, column, value)
+        self._pending = value if self._pending is None else max(self._pending, value)
+        # The session of a row depends on those before it, so what lies before all later changes stays as it is.
+        return [(column, value)]
+
+    def promises(self) -> list[Promise]:
+        """Return the watermark of the starts of sessions: the start of the first one that is still open."""
+        return [] if self._first_open is None else [(self._output.names[-1], self._first_open)]
+
+    def _flush(self) -> list[Chunk]:
+        if self._ends:
+            self._ends.settle()
+            if self._pending is not None:
+                self._first_open = self._ends.close(self._pending)
+                self._pending = None
+        return []
 
     def _by_group(self, changes: list[Change]) -> dict[bytes, list[_Place]]:
         """Return the places that change in each group, in the order of the table."""
@@ -189,6 +232,9 @@ class SessionWindow(Operator):
 
     def _forget(self) -> None:
         self._last.clear()
+        self._pending = self._first_open = None
+        if self._ends:
+            self._ends.forget()
 
     def _given(self, moves: list[Move]) -> list[Chunk]:
         """Return the output changes: for each stream key what was there before the chunk, and what is there now."""

@@ -22,7 +22,7 @@ from objectspace.operators import (
     joining,
     sum_,
 )
-from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES, Made
+from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES, SESSIONS, Made
 
 ROWS = {"id": "int64", "f": "float32", "d": "decimal(10,2)?", "i": "int64"}
 Build = Callable[[Stream], Stream]
@@ -65,6 +65,7 @@ def joined_in_time(rows: Stream) -> Stream:
         (lambda rows: rows.filter(coalesce(col("d"), 0.5) > 0.1), BRANCHES),
         (lambda rows: rows.group_by("id").agg(m=count(filter=("i", "in", [2, 2.0**53]))), DOUBLES),
         (joined_in_time, PROMISES),
+        (lambda rows: rows.watermark("i", 0).sessions("i", 5), SESSIONS),
     ],
 )
 def test_state_that_would_be_wrong_is_refused_with_the_rule(build: Build, rule: str) -> None:

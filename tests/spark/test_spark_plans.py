@@ -72,10 +72,13 @@ def by_time(streams: dict[str, Stream]) -> None:
     windows.group_by("k", "window_start").on_window_close().agg(n=count()).materialize("closed")
     both = left.union(right).window("v", 4).group_by("window_start")
     both.on_window_close().agg(n=count()).materialize("united")
+    visits = left.sessions("v", 3, by="k").group_by("k", "session_start")
+    visits.agg(n=count(), last=max_("v")).materialize("visits")
+    visits.on_window_close().agg(n=count()).materialize("visited")
 
 
-@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [pytest.param((1,) * 5, marks=pytest.mark.slow), (3, 3, 1, 2, 4)])
+def test_joins_by_time_give_what_they_give_in_one_process(shards: tuple[int, ...], tmp_path: Path) -> None:
     """The watermark of a side that brings nothing in an epoch reaches the join all the same."""
     epochs: list[list[Any]] = [
         [("a", n, ("xy"[n % 2], n, 0)) for n in range(6)],
@@ -88,19 +91,21 @@ def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path:
     by_time({name: local.source(name, SCHEMA, key=["id", "v"]) for name in "ab"})
     run, world = local.run_local([]), World()
     with pytest.MonkeyPatch.context() as patch:
-        frames = Frames(Random(shards)).installed(patch)
+        frames = Frames(Random(shards[0])).installed(patch)
         for number, edits in enumerate(epochs):
-            driver = Driver(tmp_path / "space", shards, cache=tmp_path / "cache")
+            rescale(tmp_path / "space", shards[number]) if number else None
+            driver = Driver(tmp_path / "space", shards[number], cache=tmp_path / "cache")
             by_time({name: driver.declare(name, ["id", "v"]) for name in "ab"})
             changes = world.change(edits)
             run.step(changes)
             batch = micro_batch(frames, changes)
             assert driver.epochs().run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
-            for name in ("near", "valid", "closed", "united"):
+            for name in ("near", "valid", "closed", "united", "visits", "visited"):
                 assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
     assert len(run.rows("valid")) == 6
     assert len(run.rows("closed")) == 4
     assert run.rows("united") == [(0, 7), (4, 4)]
+    assert run.rows("visited") == [("x", 0, 3), ("y", 1, 3)]
 
 
 def by_text(streams: dict[str, Stream]) -> None:
