@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
+
+LOOKS = 4096
+"""How many sessions are looked at together."""
 
 
 class SessionEnds:
@@ -37,7 +42,8 @@ class SessionEnds:
         self._open_schema = TableSchema([Column(start.name, start.type), *group], [start.name, *by])
         columns = [Column(time.name, time.type), *group, Column(start.name, start.type)]
         self._ends_schema = TableSchema(columns, [time.name, *by, start.name])
-        self._encode, self._check = self._open_schema.key_encoder.encode, checker(time.type)
+        self._encode, self._encode_group = self._open_schema.key_encoder.encode, kept.key_encoder.encode
+        self._check = checker(time.type)
         self._touched: dict[bytes, Row] = {}
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -57,12 +63,12 @@ class SessionEnds:
     def settle(self) -> None:
         """Bring the tables up to date with the rows that were noted. Dirties: two slots for each new session."""
         sessions = list(self._touched.values())
-        for session, known in zip(sessions, self._open.get_rows(sessions), strict=True):
-            has_begun = self._is_there(session)
-            if has_begun != (known is not None):
-                self._open.write_rows([(has_begun, session)])
-            if has_begun and known is None:
-                self._ends.insert_row((session[0], *session[1:], session[0]))
+        known = [row is not None for row in self._open.get_rows(sessions)]
+        first = self._rows.scan_all([(*group, start) for start, *group in sessions])
+        there = [any(row[-1] == start for row in rows) for (start, *_), rows in zip(sessions, first, strict=True)]
+        changed = [(new, one) for one, old, new in zip(sessions, known, there, strict=True) if new != old]
+        self._open.write_rows(changed)
+        self._ends.insert_rows((start, *group, start) for is_new, (start, *group) in changed if is_new)
         self.forget()
 
     def close(self, watermark: Any) -> Any:
@@ -71,7 +77,7 @@ class SessionEnds:
         Args:
             watermark: the least time of the rows that are still to come.
 
-        Time: O(sessions that are looked at · log n + rows that are forgotten).
+        Time: O(sessions that are looked at · log n + their rows up to the watermark).
         """
         try:
             last = self._check(watermark - self._gap)
@@ -79,8 +85,8 @@ class SessionEnds:
             due: list[Row] = []
         else:
             due = list(self._ends.scan(upper=[last]))
-        for end in due:
-            self._look_at(end, watermark)
+        for place in range(0, len(due), LOOKS):
+            self._look_at(due[place : place + LOOKS], watermark)
         first = next(self._open.scan(), None)
         return watermark if first is None else min(watermark, first[0])
 
@@ -88,34 +94,41 @@ class SessionEnds:
         """Drop what was noted and has not reached the tables."""
         self._touched.clear()
 
-    def _is_there(self, session: Row) -> bool:
-        start, *group = session
-        return any(row[-1] == start for row in self._rows.scan(prefix=[*group, start]))
-
-    def _look_at(self, end: Row, watermark: Any) -> None:
-        """Forget a session if it has ended; else what is not needed of it, and note when to look again."""
-        _, *group, start = end
-        if self._open.get_row((start, *group)) is not None:
-            rows, passed = self._rows_of(group, start, watermark)
-            if not rows or watermark - rows[-1][self._place] >= self._gap:
-                unneeded, is_open = rows, False
+    def _look_at(self, ends: list[Row], watermark: Any) -> None:
+        """Forget those sessions that have ended; else what is not needed of them, and note when to look again."""
+        named = {self._encode(session): session for session in ((start, *group) for _, *group, start in ends)}
+        # Those are no sessions any more whose first row went, or which another one took in.
+        there = [session for session in self._open.get_rows(named.values()) if session is not None]
+        rows = self._rows_of(there, watermark)
+        gone: list[Row] = []
+        ended: list[Row] = []
+        again: list[Row] = []
+        for session in there:
+            own = rows.get(self._encode(session), [])
+            if not own or watermark - own[-1][self._place] >= self._gap:
+                gone += own
+                ended.append(session)
             else:
-                unneeded, is_open = rows[: max(passed - 1, 0)], True
-            self._rows.write_rows([(False, row) for row in unneeded])
-            if is_open:
-                self._ends.insert_row((rows[-1][self._place], *group, start))
-            else:
-                self._open.delete_row((start, *group))
-        # There is no such session any more if its first row went, or another session took it in.
-        self._ends.delete_row(end)
+                gone += own[: max(sum(row[self._place] < watermark for row in own) - 1, 0)]
+                again.append((own[-1][self._place], *session[1:], session[0]))
+        self._rows.write_rows((False, row) for row in gone)
+        self._open.write_rows((False, session) for session in ended)
+        self._ends.write_rows([*((False, end) for end in ends), *((True, end) for end in again)])
 
-    def _rows_of(self, group: Sequence[Any], start: Any, watermark: Any) -> tuple[list[Row], int]:
-        """Return the rows of a session that are kept, and how many of them lie before the watermark."""
-        rows: list[Row] = []
-        passed = 0
-        for row in self._rows.scan(prefix=group, lower=[start]):
-            if row[-1] != start:
-                break
-            rows.append(row)
-            passed += row[self._place] < watermark
-        return rows, passed
+    def _rows_of(self, sessions: list[Row], watermark: Any) -> dict[bytes, list[Row]]:
+        """Return the kept rows up to the watermark of some sessions, and of those that follow them in their groups.
+
+        What lies behind the watermark makes no difference: if a session goes on there, its last row before is so near
+        to the watermark that it has not ended.
+        """
+        first: dict[bytes, Row] = {}
+        for session in sorted(sessions, key=itemgetter(0)):
+            first.setdefault(self._encode_group(session[1:]), session)
+        found: dict[bytes, list[Row]] = {}
+        spans = [((start,), (watermark,)) for start, *_ in first.values()]
+        for (_, *group), rows in zip(
+            first.values(), self._rows.scan_all([one[1:] for one in first.values()], spans), strict=True
+        ):
+            for start, own in groupby(rows, key=itemgetter(-1)):
+                found[self._encode((start, *group))] = list(own)
+        return found

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
-from objectspace.operators import Pipeline, SessionWindow, Stream, count, max_
+from objectspace.operators import Pipeline, SessionWindow, Stream, count, max_, session_ends
+from objectspace.operators import sessions as sessions_module
 from objectspace.relational import Chunk, Column, RowError, SchemaError, StorageTable, TableSchema, tables
 from objectspace.testing import crash_everywhere
 
@@ -130,7 +131,8 @@ STEPS = st.lists(
 @given(STEPS, st.sampled_from([0, 1, 16]))
 def test_what_is_forgotten_makes_no_difference(steps: list[Step], passed: int) -> None:
     sessions, there, shown, watermark = Sessions(), set[Any](), set[Any](), 0
-    with patch.multiple("objectspace.operators.sessions", CACHE_GROUPS=1, MOST_PASSED=passed):
+    places = {"CACHE_GROUPS": 1, "MOST_PASSED": passed}
+    with patch.multiple(sessions_module, **places), patch.object(session_ends, "LOOKS", 1 + passed):
         for events, step, is_opened, is_failed in steps:
             if is_opened:
                 sessions.open()
