@@ -136,7 +136,8 @@ def to_bytes(serializer: Serializer[T], value: T, what: str) -> bytes:
     if serializer is BYTES and type(value) is bytes:
         return value  # type: ignore[return-value]
     if value is None:
-        raise TypeError(f"the {what} is None: give a {what}; to remove a key call remove()")
+        instead = "; to remove a key call remove()" if what == "value" else ""
+        raise TypeError(f"the {what} is None: give a {what}{instead}")
     data = serializer.serialize(value)
     if type(data) is not bytes:
         raise TypeError(f"{serializer!r} made a {type(data).__name__} of a {what}: serialize() must return bytes")

@@ -78,8 +78,8 @@ def contradiction(
     names = [name for name, _ in schema.primary_key]
     shown = ", ".join(f"{name}={value!r:.80}" for name, value in zip(names, schema.key_of(row), strict=True))
     there = "no row" if present is None else f"the row {present!r:.200}"
-    where = "sealed" if is_sealed else "not sealed yet"
+    where = "" if is_sealed and present is None else " (sealed)" if is_sealed else " (not sealed yet)"
     return InconsistentOperationError(
-        f"table {table!r}, key ({shown}): {what} of {row!r:.200}, but the table has {there} of this key"
-        f" ({where}); {advice}"
+        f"table {table!r}, key ({shown}): {what} of {row!r:.200}, but the table has {there} of this key{where};"
+        f" {advice}"
     )

@@ -17,7 +17,7 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from itertools import islice
@@ -206,12 +206,15 @@ class MemTable:
         self._operations, self._order = {}, None
         self._unsorted = []
 
-    def all_or_nothing(self) -> AbstractContextManager[None]:
+    def all_or_nothing(self, take_back: Callable[[], object]) -> AbstractContextManager[None]:
         """Take back what is noted inside if it ends with an error.
+
+        Args:
+            take_back: called then, to take back what others have counted inside.
 
         Time: O(operations noted inside).
         """
-        return _AllOrNothing(self)
+        return _AllOrNothing(self, take_back)
 
     def _begin_journal(self) -> None:
         self._journal = {}
@@ -300,14 +303,16 @@ class _AllOrNothing:
     closed only once the interruption is no longer referenced, and would take back what was noted until then.
     """
 
-    def __init__(self, buffer: MemTable) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: MemTable, take_back: Callable[[], object]) -> None:
+        self._buffer, self._take_back = buffer, take_back
 
     def __enter__(self) -> None:
         self._buffer._begin_journal()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._buffer._end_journal(takes_back=kind is not None)
+        if kind is not None:
+            self._take_back()
 
 
 def _batches(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import islice, repeat
 from typing import Any, NoReturn
 
@@ -285,9 +287,11 @@ class StateTable:
         """Insert many rows: the same as :meth:`insert_row` for each, and faster if the table is blind.
 
         Raises:
-            RowError: a row does not fit the schema; no row is inserted then.
-            InconsistentOperationError: the table is strict and has a row of a key; the rows before it are inserted.
+            RowError: a row does not fit the schema.
+            InconsistentOperationError: the table is strict and has a row of a key.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
+
+        An error leaves the table as it was before the call.
 
         Time: O(rows), in a strict table O(rows · log n).
         Dirties: at the commit one item per row.
@@ -296,8 +300,9 @@ class StateTable:
         if not self._is_strict:
             self._write([True] * len(checked), checked)
             return
-        for row in checked:
-            self._insert(row)
+        with self._as_a_whole():
+            for row in checked:
+                self._insert(row)
 
     @collecting_seldom()
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
@@ -307,10 +312,11 @@ class StateTable:
             the keys of the rows: bytes that compare as the rows do in the table.
 
         Raises:
-            RowError: a row does not fit the schema; nothing is applied then.
-            InconsistentOperationError: the table is strict and a change contradicts what it holds; the changes before
-                it are applied.
+            RowError: a row does not fit the schema.
+            InconsistentOperationError: the table is strict and a change contradicts what it holds.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
+
+        An error leaves the table as it was before the call.
 
         Time: O(rows), in a strict table O(rows · log n).
         Dirties: at the commit one item per net change.
@@ -320,8 +326,9 @@ class StateTable:
         comes = [come for come, _ in found]
         if not self._is_strict:
             return self._write(comes, checked)
-        for come, row in zip(comes, checked):
-            (self._insert if come else self._delete)(row)
+        with self._as_a_whole():
+            for come, row in zip(comes, checked):
+                (self._insert if come else self._delete)(row)
         return self._keys.of_rows(checked)
 
     def delete_row(self, old: RowLike) -> None:
@@ -359,10 +366,9 @@ class StateTable:
         if late == (False, False):
             self._update(key, before, after)
             return
-        self.late_rows += sum(late)
-        if not late[0]:
+        with self._as_a_whole():
+            # Each counts itself if the watermark hides it.
             self._delete(before)
-        if not late[1]:
             self._insert(after)
 
     @collecting_seldom()
@@ -394,15 +400,10 @@ class StateTable:
         if self.consistency == "blind":
             self._write([op in ("+", "U+") for op in rows.ops], self._all_checked(rows.values))
             return
-        late = self.late_rows
-        try:
-            with self._buffer.all_or_nothing():
-                for operation, row in rows.rows():
-                    checked = self._checked(row)
-                    (self._insert if operation in ("+", "U+") else self._delete)(checked)
-        except BaseException:
-            self.late_rows = late
-            raise
+        with self._as_a_whole():
+            for operation, row in rows.rows():
+                checked = self._checked(row)
+                (self._insert if operation in ("+", "U+") else self._delete)(checked)
 
     def operations(self) -> Iterator[tuple[Kind, Row | None, Row | None]]:
         """Yield (kind, old row, new row) of the net operations that are not sealed yet, in key order.
@@ -650,6 +651,10 @@ class StateTable:
         self._registry.wrote(self)
         self._is_sealed = False
 
+    def _as_a_whole(self) -> AbstractContextManager[None]:
+        """Take back the changes of a block that fails."""
+        return self._buffer.all_or_nothing(partial(setattr, self, "late_rows", self.late_rows))
+
     def _refuse_read_only(self) -> None:
         if self._space.read_only:
             raise CheckpointError(
@@ -731,7 +736,9 @@ class StateTable:
         """Return the text of the row of a key, which must be equal to ``row``, as the MemTable compares it."""
         present = self._visible_text(key)
         if present is None or not self._codec.same(present, text):
-            self._refuse(what, key, row, present, "pass the row that is there: get_row(key)")
+            missing = present is None
+            advice = f"insert it, or leave the {what} out" if missing else "pass the row that is there: get_row(key)"
+            self._refuse(what, key, row, present, advice)
         assert present is not None
         if present == text or self._buffer.get(key) is not None:
             return present

@@ -95,6 +95,13 @@ def test_serialized_keys_decide_equality(manager: KeyValueTableManager) -> None:
     assert [item.key for page in table.key_iterator("f") for item in page.items] == [{"a": 1, "b": 2}]
 
 
+def test_only_of_a_value_none_is_said_how_a_key_is_removed(table: Table) -> None:
+    with pytest.raises(TypeError, match=r"the value is None: give a value; to remove a key call remove\(\)"):
+        table.put(b"k", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"the key is None: give a key$"):
+        table.put(None, b"v")  # type: ignore[arg-type]
+
+
 class Broken:
     """A serializer that makes no bytes."""
 

@@ -28,6 +28,7 @@ from objectspace.relational import (
     StorageTable,
     TableRecord,
     TableSchema,
+    VnodeNotOwnedError,
     drop_table,
     rename_table,
     seal_tables,
@@ -499,7 +500,7 @@ def test_a_strict_table_refuses_at_the_call_and_says_all() -> None:
     text = str(caught.value)
     for part in ("'orders'", "a=1", "insert of (1, 0, 0)", "the row (1, 11, 111)", "sealed", "update_row"):
         assert part in text
-    with pytest.raises(InconsistentOperationError, match=r"no row.*get_row"):
+    with pytest.raises(InconsistentOperationError, match=r"no row of this key; insert it, or leave the delete out"):
         table.delete_row((9, 0, 0))
     with pytest.raises(InconsistentOperationError, match="the row"):
         table.update_row((2, 0, 0), (2, 1, 1))
@@ -561,6 +562,41 @@ def test_a_chunk_is_applied_as_a_whole_or_not_at_all() -> None:
     assert list(table.scan()) == [(1, 11, 111)]
     table.write_chunk(Chunk.from_rows(ORDERS, [("U-", (1, 11, 111)), ("U+", (1, 0, 0)), ("+", (5, 0, 0), False)]))
     assert list(table.scan()) == [(1, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (lambda table: table.insert_rows([(5, 0, 0), (2, 0, 0), (6, 0, 0)]), r"insert of \(2, 0, 0\)"),
+        (lambda table: table.write_rows([(False, (1, 11, 111)), (True, (2, 0, 0))]), r"insert of \(2, 0, 0\)"),
+        (lambda table: table.write_rows([(True, (0, 0, 0)), (False, (7, 7, 7))]), "has no row of this key; insert it"),
+        (lambda table: table.update_row((7, 7, 7), (7, 7, -1)), "insert it, or leave the delete out"),
+    ],
+)
+def test_many_rows_are_applied_as_a_whole_or_not_at_all(work: Callable[[StateTable], object], why: str) -> None:
+    schema = TableSchema(ORDERS.columns, ["a"], watermark_column="c")
+    table = StateTable(new_space(), "orders", schema, consistency="strict")
+    table.insert_rows([(1, 11, 111), (2, 22, 222)])
+    table.update_watermark(0)
+    table.commit(1)
+    for _ in range(2):
+        with pytest.raises(InconsistentOperationError, match=why):
+            work(table)
+        assert (list(table.scan()), table.late_rows) == ([(1, 11, 111), (2, 22, 222)], 0)
+    with pytest.raises(VnodeNotOwnedError):
+        _owning_half(lambda half, rows: half.insert_rows(rows))
+    with pytest.raises(VnodeNotOwnedError):
+        _owning_half(lambda half, rows: half.write_rows((True, row) for row in rows))
+
+
+def _owning_half(work: Callable[[StateTable, list[Any]], object]) -> None:
+    """Write rows of all vnodes to a table that owns half of them, and check that it stays empty."""
+    schema = TableSchema(ORDERS.columns, ["a"], distribution_key=["a"])
+    half = StateTable(new_space(), "half", schema, "strict", vnodes=range(128))
+    try:
+        work(half, [(number, 0, 0) for number in range(100)])
+    finally:
+        assert list(half.scan()) == []
 
 
 @pytest.mark.parametrize("key", [(), (1, 2), ("x",), 1, "ab"], ids=repr)
