@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +52,11 @@ def explained(path: str, error: Exception, schema_damage: str = "") -> Checkpoin
         kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
     if kind is StoreFailedError and lacks_room(error, Path(path).parent):
         advice = f"no space is left: free some{REOPEN}"
+    elif code_of(error) == sqlite3.SQLITE_FULL and (folder := _full_temporary_folder(path)):
+        advice = (
+            f"no space is left in {folder}, the temporary folder in which SQLite sorts: free some there, or set TMPDIR"
+            " to another folder before the program starts; nothing was written"
+        )
     elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
         advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
     return kind(f"{path}: {advice} (SQLite says: {error})")
@@ -85,6 +91,21 @@ def lacks_room(error: Exception, folder: Path) -> bool:
     with suppress(OSError):
         return code_of(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
     return False
+
+
+def _full_temporary_folder(path: str) -> str | None:
+    """Return the folder of SQLite's temporary files if that must have been full, as the disk of a file is not."""
+    from shutil import disk_usage
+
+    places = (os.environ.get("SQLITE_TMPDIR"), os.environ.get("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", ".")
+    with suppress(OSError):
+        # The first that SQLite can write is the one that it takes.
+        folder = next(place for place in places if place and os.path.isdir(place) and os.access(place, os.W_OK))
+        # How much is left there now says nothing: SQLite has removed its files already.
+        is_elsewhere = os.stat(folder).st_dev != os.stat(Path(path).parent).st_dev
+        if is_elsewhere and disk_usage(Path(path).parent).free >= _ROOM_BYTES:
+            return folder
+    return None
 
 
 _LACK_OF_MEMORY = (sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP)

@@ -20,9 +20,10 @@ import orjson
 
 from checkpoint import filters, schema, seals, spans
 from checkpoint.errors import CheckpointError
-from checkpoint.failures import lacks_room
+from checkpoint.failures import code_of, lacks_room
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
+from checkpoint.recognised import require_free_name
 from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
 from checkpoint.session import PAGE_BYTES, Session
 from checkpoint.tiers import RunNumber
@@ -72,6 +73,8 @@ def fork(
     except (sqlite3.Error, OSError) as error:
         said = error.strerror if isinstance(error, OSError) else f"SQLite says: {error}"
         advice = "no space is left: free some" if lacks_room(error, path.parent) else "see to its disk"
+        if code_of(error) == sqlite3.SQLITE_CANTOPEN:
+            advice = "see to the permissions of its folder, and whether its disk is read-only"
         raise CheckpointError(f"{path} cannot be written ({said}): {advice}, try again") from error
     finally:
         for end in BESIDE:
@@ -84,6 +87,7 @@ def _require_absent(path: Path) -> None:
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
     if not path.parent.is_dir():
         raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
+    require_free_name(path)
     # A log left behind by another store would be taken for the log of this one.
     for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
         if os.path.lexists(taken):

@@ -33,7 +33,7 @@ class WriterLock:
     A second file tells who holds it, since the lock file itself may be emptied by whoever tries next.
 
     Args:
-        path: the store file; symbolic links to it are the same store, and hard links must not be used.
+        path: the store file; symbolic links to it are the same store, and it has no hard links.
 
     Raises:
         StoreLockedError: another handle holds it, in this process or another one.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from checkpoint import inherited, schema
@@ -11,6 +14,12 @@ from checkpoint.failures import SQLITE_ERRORS, code_of
 
 _OLDEST_SQLITE = (3, 33)
 """The first SQLite that has all that a store uses: ``sqlite_schema``, and ``iif`` before it."""
+
+LOGS = ("-wal", "-shm", "-journal")
+"""How the names of the files end that SQLite keeps beside a database, and removes."""
+
+_MAGIC = b"SQLite format 3\0"
+"""The first bytes of a database."""
 
 _SMALLEST_BYTES = 512
 """SQLite would take some shorter files for new databases, and overwrite them."""
@@ -29,12 +38,27 @@ def require_sqlite() -> None:
         )
 
 
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return an absolute path.
+
+    Raises:
+        CheckpointError: it is relative, and the folder that the process works in is gone.
+    """
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} cannot be found: the folder in which this process works no longer exists; give an absolute path"
+        ) from None
+
+
 def require_usable(path: Path, *, read_only: bool) -> None:
     """Refuse a path that cannot be a store, before anything is written there or beside it.
 
     Raises:
         InheritedStoreError: it was open in the process that this one was forked from.
-        CheckpointError: it is a folder or a device, its folder is missing, or it holds something else.
+        CheckpointError: it is a folder or a device, its folder is missing, it holds something else, or what SQLite
+            would keep beside it would be in the way of another store.
     """
     if "\0" in str(path):
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
@@ -48,15 +72,70 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
     if not has_folder:
         raise CheckpointError(f"{path} cannot be created: the folder {folder} does not exist; create it first")
+    _require_no_store_beside(path.resolve())
     if not path.exists():
         if read_only:
             raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")
+        require_free_name(path)
         return
     if not path.is_file():
         raise CheckpointError(f"{path} is not a regular file: name another one")
-    if 0 < path.stat().st_size < _SMALLEST_BYTES:
+    if not read_only:
+        _require_one_name(path)
+    size = path.stat().st_size
+    if not size:
+        require_free_name(path)
+    if 0 < size < _SMALLEST_BYTES:
         raise CheckpointError(f"{path} is not a checkpoint store, or was cut short: name another file")
     _look_into(path)
+
+
+def require_free_name(path: Path) -> None:
+    """Refuse a name that SQLite would take for the log of another database, and remove with it.
+
+    Raises:
+        CheckpointError: it is one.
+    """
+    for end in LOGS:
+        if path.name.endswith(end):
+            raise CheckpointError(
+                f"{path} is the name of what SQLite keeps beside a database {path.name.removesuffix(end)!r}, and"
+                " removes: name another file"
+            )
+
+
+def _require_no_store_beside(target: Path) -> None:
+    """Refuse to open a store if a database has the name of its log: SQLite would remove it."""
+    for end in LOGS:
+        beside = target.with_name(target.name + end)
+        with suppress(OSError), beside.open("rb") as file:
+            if file.read(len(_MAGIC)) == _MAGIC:
+                raise CheckpointError(
+                    f"{beside} is a database, and has the name of what SQLite keeps beside {target.name} and removes:"
+                    " rename it first"
+                )
+
+
+def _require_one_name(path: Path) -> None:
+    """Refuse to write a file that has several names: each would have a lock and a log of its own.
+
+    A fork that was killed at its very end leaves the name under which it made the file; that name is removed.
+    """
+    found = path.stat()
+    if found.st_nlink == 1:
+        return
+    target = path.resolve()
+    for staged in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError):
+            if staged.samefile(target):
+                staged.unlink()
+    names = path.stat().st_nlink
+    if names > 1:
+        raise CheckpointError(
+            f"{path} has {names} names (hard links), of which each would have a lock and a log of its own, so writers"
+            " under two of them would lose what the other has saved: copy it, and open the copy, or remove the other"
+            " names; read_only=True reads it, as long as nobody writes to it"
+        )
 
 
 def _look_into(path: Path) -> None:

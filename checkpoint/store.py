@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 import warnings
@@ -32,7 +31,7 @@ from checkpoint.pages import ITEMS, TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.readers import Readers
-from checkpoint.recognised import require_sqlite, require_usable
+from checkpoint.recognised import absolute, require_sqlite, require_usable
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Measure, Page, Run
@@ -95,7 +94,7 @@ class CheckpointStore:
         require_sqlite()
         self._is_closed = False
         # Absolute, so that it names the same file after the process has changed its folder.
-        self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
+        self.path = str(path) if str(path) == IN_MEMORY else absolute(path)
         self.read_only = read_only
         if self.path != IN_MEMORY:
             require_usable(Path(path), read_only=read_only)

@@ -98,8 +98,23 @@ ORDER = (
 """The commands in the order in which one meets them."""
 
 
+_VERSION_HELP = "Show the version and exit."
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, is_wanted: bool) -> None:
+    """Print the version; the packages may also lie on the path without having been installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    if is_wanted and not context.resilient_parsing:
+        try:
+            click.echo(f"checkpoint, version {version('objectspace')}")
+        except PackageNotFoundError:
+            click.echo("checkpoint, not installed: it is run from its files")
+        context.exit()
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="objectspace")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help=_VERSION_HELP)
 def cli() -> None:
     """Look into saved state, compare it, check it and bring it back.
 

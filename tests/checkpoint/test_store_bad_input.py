@@ -120,6 +120,55 @@ def test_a_path_of_bytes_and_a_name_without_room_for_a_lock_are_refused_in_words
     assert snapshot(tmp_path) == {}
 
 
+def test_a_file_of_several_names_is_read_and_not_written(tmp_path: Path) -> None:
+    path, backup = tmp_path / "state[1].db", tmp_path / "backup.db"
+    with CheckpointStore(path) as store:
+        store.append(run_of({"1": "1"}))
+    os.link(path, backup)
+    for name in (path, backup):
+        with pytest.raises(CheckpointError, match=r"has 2 names \(hard links\).* copy it, and open the copy"):
+            CheckpointStore(name)
+        with CheckpointStore(name, read_only=True) as store:
+            assert len(store.checkpoints()) == 1
+    # A fork makes its file under such a name, and may be killed before it takes that away.
+    backup.rename(tmp_path / ".state[1].db.0123.tmp")
+    other = make_file(tmp_path / ".state[1].db.4567.tmp", b"of another fork")
+    with CheckpointStore(path) as store:
+        store.append(run_of({"1": "2"}))
+    assert sorted(tmp_path.glob(".state*")) == [other]
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_a_store_and_the_log_of_another_one_do_not_share_a_name(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"state.db{end}"
+    for make in (CheckpointStore, lambda name: CheckpointStore(":memory:").fork(name)):
+        with pytest.raises(CheckpointError, match=r"keeps beside a database 'state\.db', and removes"):
+            make(path)
+    path.touch()
+    with pytest.raises(CheckpointError, match="name another file"):
+        CheckpointStore(path)
+    path.unlink()
+    with CheckpointStore(tmp_path / "earlier.db") as store:
+        store.append(run_of({"1": "1"}))
+    (tmp_path / "earlier.db").rename(path)
+    for read_only in (True, False):
+        with pytest.raises(CheckpointError, match=rf"state\.db{end} is a database.*: rename it first"):
+            CheckpointStore(tmp_path / "state.db", read_only=read_only)
+    with CheckpointStore(path) as store:
+        assert len(store.checkpoints()) == 1, "a version that took the name has written it"
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(CheckpointError, match=r"state\.db cannot be found: the folder .* give an absolute path"):
+        CheckpointStore("state.db")
+
+
 @pytest.mark.parametrize("place", [":memory:", "state.db"])
 def test_a_sqlite_that_is_too_old_is_refused_before_there_is_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

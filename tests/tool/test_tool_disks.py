@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore, StoreFailedError, session
+from checkpoint.failures import explained
 from checkpoint.tool.exchange import WRITERS
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import Fault, FaultyConnection
@@ -58,6 +59,22 @@ def test_a_program_is_told_to_open_the_store_again(store: Path, leave: Leave) ->
     leave(0)
     with pytest.raises(StoreFailedError, match=r"no space is left: free some, then call reopen\(\)"):
         CheckpointStore(store)
+
+
+@pytest.mark.parametrize(
+    ("room", "said"), [(2**30, "the temporary folder in which SQLite sorts"), (0, "free some and")]
+)
+def test_a_full_temporary_folder_is_told_from_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, said: str
+) -> None:
+    other = next(place for place in ("/dev/shm", "/proc") if os.stat(place).st_dev != os.stat(tmp_path).st_dev)
+    monkeypatch.setenv("SQLITE_TMPDIR", other)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=room))
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    found = str(explained(str(tmp_path / "state.db"), error))
+    assert (said in found, other in found) == (True, room > 0), found
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), sqlite3.OperationalError("full")])
