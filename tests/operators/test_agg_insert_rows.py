@@ -36,8 +36,10 @@ def test_what_does_not_fit_inserts_nothing() -> None:
     assert list(table.scan()) == []
 
 
-def test_a_strict_table_checks_each_row() -> None:
+def test_a_strict_table_checks_each_row_and_takes_none_if_one_is_there_already() -> None:
     table = StateTable(new_space(), "t", SCHEMA, "strict")
     with pytest.raises(InconsistentOperationError):
         table.insert_rows(ROWS)
+    assert list(table.scan()) == []
+    table.insert_rows(ROWS[:2])
     assert list(table.scan()) == [(1, "a"), (2, "b")]
