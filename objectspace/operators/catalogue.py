@@ -24,6 +24,7 @@ from typing import Any
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.plan import Node, Plan, identity
+from objectspace.operators.rules import ALL_RULES, UNNOTED
 from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
 from objectspace.space import TABLES, ObjectSpace
@@ -135,8 +136,9 @@ def _python() -> str:
 
 
 def _rules_that_changed(record: Mapping[str, Any], node: Node) -> str:
-    """Describe what the versions computed differently that did not note which Python it was; empty if nothing."""
-    found = [] if "python" in record else node.rules_of_all()
+    """Describe what the version that stored an operator computed differently; empty if nothing."""
+    known = ALL_RULES[: record.get("rules", UNNOTED if "python" in record else 0)]
+    found = [rule for rule in node.rules_of_all() if rule not in known]
     return f"; or an earlier version stored it, whose rules differed from these: {'; '.join(found)}" if found else ""
 
 
@@ -309,10 +311,11 @@ def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "",
         space.get_or_create_dictionary(f"{under}{OPERATORS}")[plan.names[node]] = record
 
 
-def _beside_fingerprint(node: Node) -> dict[str, str]:
+def _beside_fingerprint(node: Node) -> dict[str, Any]:
     """Return what is noted of an operator because its fingerprint does not say it."""
     calls = {"calls": node.types_of_calls} if node.types_of_calls else {}
-    return {"python": _python(), **calls}
+    rules = {"rules": len(ALL_RULES)} if node.rules_of_all() else {}
+    return {"python": _python(), **rules, **calls}
 
 
 def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_in_step: bool) -> set[Node]:

@@ -9,7 +9,9 @@ from objectspace.extras import require
 from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
 from objectspace.operators.fingerprints import describe
+from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.sources import check_name, key_parts, source_schema
+from objectspace.operators.windows import Hop
 from objectspace.relational import SchemaError, TableSchema
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ def passed(
     structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
     found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
     found.node.keeps_state = found.node.is_own = True
-    found.node.is_promised |= made.schema.watermark_column != schema.watermark_column
+    # Windows pass a promise on, and make none.
+    is_made = made.schema.watermark_column != schema.watermark_column and not isinstance(made, Hop | SessionWindow)
+    found.node.is_promised |= is_made
     return found
 
 

@@ -20,6 +20,11 @@ BRANCHES = "a decimal beside a double in coalesce or when is one too"
 DOUBLES = "an int64 is compared with a double as one"
 PROMISES = "a full join keeps its watermark on the column of on= that is in the output"
 SESSIONS = "a watermark on their times ends sessions, and what no change can touch any more is forgotten"
+ALL_RULES = (FLOAT32, BRANCHES, DOUBLES, PROMISES, SESSIONS)
+"""All of them, the oldest first: with an operator is noted how many there were when it was stored."""
+
+UNNOTED = 4
+"""How many there were before that was noted, in versions that noted which Python it was; none in those before."""
 
 _MadeT = TypeVar("_MadeT")
 

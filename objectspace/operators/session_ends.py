@@ -24,8 +24,8 @@ class SessionEnds:
     tells the session of whatever comes next, so those before it are forgotten, too.
 
     State: ``open`` has one row for each open session, ordered by its start. ``ends`` has one for each, ordered by the
-    last row that it had when it was looked at: a session is looked at again once that row would have been its end. So
-    its events dirty nothing here but at its begin, and then once in a gap.
+    last row that it had before the watermark when it was looked at, or by its start: a session is looked at again once
+    that row would have been its end. So its events dirty nothing here but at its begin, and then once in a gap.
 
     Args:
         kept: the schema of the rows with their sessions; the start of the session is the last column.
@@ -45,6 +45,7 @@ class SessionEnds:
         self._encode, self._encode_group = self._open_schema.key_encoder.encode, kept.key_encoder.encode
         self._check = checker(time.type)
         self._touched: dict[bytes, Row] = {}
+        self._is_known = False
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the two tables."""
@@ -53,6 +54,7 @@ class SessionEnds:
     def open(self, rows: StateTable, tables: dict[str, StateTable]) -> None:
         """Take the tables, and that of the rows."""
         self._rows, self._open, self._ends = rows, tables["open"], tables["ends"]
+        self._is_known = False
 
     def note(self, row: Row) -> None:
         """Note a row that came or went. Time: O(1)."""
@@ -62,6 +64,8 @@ class SessionEnds:
 
     def settle(self) -> None:
         """Bring the tables up to date with the rows that were noted. Dirties: two slots for each new session."""
+        if not self._is_known:
+            self._find_all()
         sessions = list(self._touched.values())
         known = [row is not None for row in self._open.get_rows(sessions)]
         first = self._rows.scan_all([(*group, start) for start, *group in sessions])
@@ -69,7 +73,7 @@ class SessionEnds:
         changed = [(new, one) for one, old, new in zip(sessions, known, there, strict=True) if new != old]
         self._open.write_rows(changed)
         self._ends.insert_rows((start, *group, start) for is_new, (start, *group) in changed if is_new)
-        self.forget()
+        self._touched.clear()
 
     def close(self, watermark: Any) -> Any:
         """Forget what no change can touch any more, and return the start of the first session that one can touch.
@@ -91,8 +95,17 @@ class SessionEnds:
         return watermark if first is None else min(watermark, first[0])
 
     def forget(self) -> None:
-        """Drop what was noted and has not reached the tables."""
+        """Drop what was noted and has not reached the tables, which may be back where they were."""
         self._touched.clear()
+        self._is_known = False
+
+    def _find_all(self) -> None:
+        """Find the sessions of rows that an earlier version has stored, which had no other tables."""
+        if next(self._open.scan(), None) is None:
+            for row in self._rows.scan():
+                session = (row[-1], *(row[place] for place in self._by))
+                self._touched[self._encode(session)] = session
+        self._is_known = True
 
     def _look_at(self, ends: list[Row], watermark: Any) -> None:
         """Forget those sessions that have ended; else what is not needed of them, and note when to look again."""
@@ -109,8 +122,11 @@ class SessionEnds:
                 gone += own
                 ended.append(session)
             else:
-                gone += own[: max(sum(row[self._place] < watermark for row in own) - 1, 0)]
-                again.append((own[-1][self._place], *session[1:], session[0]))
+                passed = [row for row in own if row[self._place] < watermark]
+                gone += passed[:-1]
+                # Not one from the watermark on, which may still go.
+                last = passed[-1][self._place] if passed else session[0]
+                again.append((last, *session[1:], session[0]))
         self._rows.write_rows((False, row) for row in gone)
         self._open.write_rows((False, session) for session in ended)
         self._ends.write_rows([*((False, end) for end in ends), *((True, end) for end in again)])

@@ -282,9 +282,13 @@ class MemTable:
     def _drop(self, key: bytes) -> None:
         if self._journal is not None:
             self._remember(key)
-        if self._order is not None and key in self._operations:
-            self._sorted().remove(key)
-        self._operations.pop(key, None)
+        try:
+            if self._order is not None and key in self._operations:
+                self._sorted().remove(key)
+            self._operations.pop(key, None)
+        except BaseException:
+            self._order = None  # It may lack a key that is still there.
+            raise
 
     def _remember(self, key: bytes) -> None:
         assert self._journal is not None

@@ -34,12 +34,12 @@ def counted(build: Build) -> Pipeline:
     return pipeline
 
 
-def stored_by_an_earlier_version(build: Build) -> CheckpointStore:
+def stored_by_an_earlier_version(build: Build, **noted: str) -> CheckpointStore:
     store = CheckpointStore(":memory:")
     with pytest.MonkeyPatch.context() as patch:
         for module in (builder, joining):
             patch.setattr(module, "made_by_rules", lambda make: Made(make()))
-        patch.setattr(catalogue, "_beside_fingerprint", lambda node: {})
+        patch.setattr(catalogue, "_beside_fingerprint", lambda node: noted)
         counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
     return store
 
@@ -72,6 +72,10 @@ def test_state_that_would_be_wrong_is_refused_with_the_rule(build: Build, rule: 
     store = stored_by_an_earlier_version(build)
     with pytest.raises(PipelineChangedError, match=f"an earlier version stored it, whose rules differed .*{rule}"):
         counted(build).run_local([], store)
+    noted = stored_by_an_earlier_version(build, python="3.11")
+    with pytest.raises(PipelineChangedError) as error:
+        counted(build).run_local([], noted)
+    assert (rule in str(error.value)) == (rule == SESSIONS), "that version knew the others"
     run = counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store, drop_changed=True)
     assert run.rows("counted") == [(1,)]
     assert counted(build).run_local([], store).step({"rows": [("-", (1, 0.5, None, 2))]})

@@ -14,7 +14,7 @@ from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Pipeline, SessionWindow, Stream, count, max_, session_ends
 from objectspace.operators import sessions as sessions_module
-from objectspace.relational import Chunk, Column, RowError, SchemaError, StorageTable, TableSchema, tables
+from objectspace.relational import Chunk, Column, RowError, SchemaError, StateTable, StorageTable, TableSchema, tables
 from objectspace.testing import crash_everywhere
 
 from .test_sessions import sessions_of
@@ -72,6 +72,42 @@ def test_sessions_that_have_ended_are_forgotten_and_of_open_ones_all_but_what_te
     sessions.take(watermark=200)
     assert (sessions.slots, sessions.operator.promises()) == (0, [("session_start", 200)])
     assert sessions.take(("+", ("a", 205, 40))) == [("+", ("a", 205, 40, 205))]
+
+
+def test_a_row_at_the_watermark_that_goes_does_not_hold_up_the_end_of_its_session() -> None:
+    sessions = Sessions()
+    sessions.take(("+", ("a", 0, 1)), ("+", ("a", 5, 2)), ("+", ("a", 10, 3)), watermark=10)
+    assert sessions.kept("ends") == [(5, "a", 0)]
+    sessions.take(("-", ("a", 10, 3)), ("+", ("b", 15, 4)), watermark=15)
+    assert (sessions.kept("open"), sessions.operator.promises()) == ([(15, "b")], [("session_start", 15)])
+
+
+def test_sessions_that_an_earlier_version_has_stored_are_found() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    earlier = SessionWindow(TableSchema(SCHEMA.columns, ["id"]), "at", GAP, by=["who"])
+    earlier.open(space, "sessions")
+    rows = [("a", 5, 1), ("b", 9, 2), ("b", 15, 3)]
+    earlier.process(Chunk.from_rows(TableSchema(SCHEMA.columns, ["id"]), [("+", row) for row in rows]))
+    earlier.barrier(1)
+    space.checkpoint(epoch=1)
+    operator = SessionWindow(SCHEMA, "at", GAP, by=["who"])
+    operator.open(space, "sessions")
+    space.checkpoint(epoch=2)  # Both tables are there from now on, and empty.
+    for _ in range(2):
+        operator.process(Chunk.from_rows(SCHEMA, [("+", ("c", 16, 4))]))
+        operator.watermark("at", 15)
+        operator.barrier(3)
+        assert operator.promises() == [("session_start", 9)]
+        kept = {role: list(StateTable(space, f"sessions/{role}", schema).scan()) for role, schema in operator.state()}
+        assert [row[0] for row in kept["rows"]] == ["b", "b", "c"]
+        assert kept["open"] == [(9, "b"), (16, "c")]
+        space.rollback()
+
+
+def test_an_own_operator_of_sessions_promises_nothing_where_no_promise_comes() -> None:
+    found = Pipeline().source("rows", SCHEMA).through(lambda schema: SessionWindow(schema, "at", GAP), "mine")
+    with pytest.raises(SchemaError, match="the stream has none"):
+        found.group_by("session_start").on_window_close().agg(n=count())
 
 
 def test_only_the_promise_for_its_times_counts() -> None:

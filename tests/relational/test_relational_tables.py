@@ -340,6 +340,19 @@ def test_an_interruption_that_is_let_go_late_takes_nothing_back_that_was_written
     assert number > 0
 
 
+def test_an_interrupted_deletion_hides_no_row_from_scans() -> None:
+    for number in count():
+        table = filled("trusted")
+        table.insert_rows([(3, 33, 333), (4, 44, 444)])
+        scan = table.scan()
+        next(scan)
+        is_over = not interrupted(lambda: table.delete_row((3, 33, 333)), number)  # noqa: B023
+        assert [row for row in map(table.get_row, [(1,), (2,), (3,), (4,)]) if row is not None] == list(table.scan())
+        if is_over:
+            break
+    assert number > 10
+
+
 SEALS: dict[str, Callable[[list[StateTable]], object]] = {
     "all": lambda tables: seal_tables(tables[0]._space, 2),
     "one": lambda tables: tables[0].commit(2),
