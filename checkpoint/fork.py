@@ -23,7 +23,7 @@ from checkpoint.errors import CheckpointError
 from checkpoint.failures import code_of, lacks_room
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
-from checkpoint.recognised import require_free_name
+from checkpoint.recognised import LOGS, require_free_name
 from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
 from checkpoint.session import PAGE_BYTES, Session
 from checkpoint.tiers import RunNumber
@@ -34,7 +34,7 @@ ORIGIN = "forked_from"
 
 _PORTION_ROWS = 4096
 
-BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".owner")
+BESIDE = ("", *LOGS, ".lock", ".owner")
 """The suffixes of the names of a store file and of the files that may lie beside it."""
 
 
