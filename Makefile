@@ -21,7 +21,7 @@ test: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	@$(PY) -m pytest --numprocesses=2 --slow
 
-check: lint types wheel test
+check: test lint types wheel
 
 lint: $(VENV)/.dev
 	@$(PY) -m ruff format --check .
