@@ -263,7 +263,7 @@ def test_rows_that_replace_all_others_again_and_again_are_soon_merged(rows: int,
     assert store.verify()
 
 
-@pytest.mark.parametrize("kept", [0, 5_000])
+@pytest.mark.parametrize("kept", [0, pytest.param(5_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["list", "queue", "stack", "dictionary", "sorted_set"])
 def test_what_a_deleted_object_leaves_goes_with_the_next_checkpoints(kind: str, kept: int) -> None:
     store = quick_store(":memory:", history=1)
@@ -367,7 +367,9 @@ def counted(counters: int, number: int) -> dict[int, int]:
     return dict.fromkeys(range(counters), number)
 
 
-@pytest.mark.parametrize("kind", ["cleared", "deleted", "owned"])
+@pytest.mark.parametrize(
+    "kind", ["owned", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cleared", "deleted"))]
+)
 def test_rows_out_of_reach_go_although_no_row_replaces_them(kind: str, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db", durability="normal") as space:
         kept = space.create_list("kept")

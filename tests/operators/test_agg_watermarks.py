@@ -115,10 +115,16 @@ WINDOWS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "text": ("string", "{:04}".format),
 }
 
+SAME = ("floats", "decimals")
+"""Windows that are kept as those of whole numbers are."""
+
 
 @pytest.mark.parametrize("calls", [CALLS[:1], CALLS], ids=["short", "listed"])
 @pytest.mark.parametrize("group_key", [["w"], ["k", "w"]], ids=str)
-@pytest.mark.parametrize(("kind", "make"), WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [pytest.param(*pair, id=kind, marks=[pytest.mark.slow] * (kind in SAME)) for kind, pair in WINDOWS.items()],
+)
 def test_groups_that_are_closed_leave_the_memory_and_others_stay(
     kind: str, make: Callable[[int], Any], group_key: list[str], calls: list[AggCall]
 ) -> None:

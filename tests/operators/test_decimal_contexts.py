@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from decimal import Decimal, ExtendedContext, localcontext
+from functools import cache
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ CHANGES = {
 }
 
 
+@cache
 def computed(change: str) -> str:
     script = [sys.executable, "-c", COMPUTED.format(change=change)]
     return subprocess.run(script, capture_output=True, text=True, check=True).stdout

@@ -27,7 +27,9 @@ ROWS = "id long, k string, at timestamp"
 LATEST = RunningAggregate("latest", ("at",), (Measure("rows", "rows"), Measure("last", "max", "at")))
 
 
-@pytest.fixture(params=["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.fixture(
+    params=["Europe/Berlin", *(pytest.param(zone, marks=pytest.mark.slow) for zone in ("UTC", "America/New_York"))]
+)
 def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", request.param)

@@ -118,7 +118,7 @@ def by_text(streams: dict[str, Stream]) -> None:
         rows.select(t=col("total").cast("string")).group_by("t").agg(n=count()).materialize(name)
 
 
-@pytest.mark.parametrize("in_driver", [True, False])
+@pytest.mark.parametrize("in_driver", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_decimals_have_one_text_whatever_the_shards(tmp_path: Path, in_driver: bool) -> None:
     local, world = Local(), World()
     by_text({name: local.source(name, SCHEMA, key=["id"]) for name in "ab"})

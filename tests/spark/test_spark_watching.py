@@ -180,7 +180,11 @@ class Silent:
     [
         ("says nothing", r"AssertionError \(in process, line \d+ of "),
         ("exits", "Python worker exited unexpectedly"),
-        ("has another encoding", r"FileNotFoundError: no caf\\udce9.csv \(in process, line \d+ of "),
+        pytest.param(
+            "has another encoding",
+            r"FileNotFoundError: no caf\\udce9.csv \(in process, line \d+ of ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_task_that_ends_without_a_message_is_told_in_words(

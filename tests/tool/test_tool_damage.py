@@ -254,7 +254,10 @@ def test_no_command_holds_the_slots_in_memory(growing: list[Path], tmp_path: Pat
     assert grown[1] - grown[0] < 13 * 1024
 
 
-@pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["blame", "--json"]])
+@pytest.mark.parametrize(
+    "command",
+    [["show", "--json"], *(pytest.param(one, marks=pytest.mark.slow) for one in (["show"], ["blame", "--json"]))],
+)
 def test_rows_that_are_not_aligned_are_not_held_in_memory(growing: list[Path], command: list[str]) -> None:
     grown = [peak(command[0], path, "big", "-n", 0, *command[1:]) for path in growing]
     assert grown[1] - grown[0] < 13 * 1024
