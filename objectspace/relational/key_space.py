@@ -28,7 +28,7 @@ class KeySpace:
 
     def __init__(self, table: str, schema: TableSchema, owned: VnodeBitmap | None = None) -> None:
         self.table, self.schema = table, schema
-        self.owned = VnodeBitmap(range(VNODES)) if owned is None else owned
+        self.owned = VnodeBitmap.from_bits((1 << VNODES) - 1) if owned is None else owned
         names = (schema.vnode_column,) if schema.vnode_column is not None else schema.distribution_key
         self.is_distributed = bool(names)
         key_names = [name for name, _ in schema.primary_key]

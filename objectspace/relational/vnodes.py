@@ -46,9 +46,10 @@ class VnodeBitmap:
         self.bits = 0
         if isinstance(vnodes, str | bytes) or not isinstance(vnodes, Iterable):
             raise ValueError(f"vnodes are whole numbers, such as range(64): found {vnodes!r:.80}")
+        if isinstance(vnodes, VnodeBitmap):  # Every opening of a table copies one: its bits need no test.
+            self.bits, vnodes = vnodes.bits, ()
         for vnode in vnodes:
-            # Ints are tested for first: a protocol check is slow, and every opening of a table makes 256 of these
-            # tests.
+            # Ints are tested for first: a protocol check is slow.
             if not isinstance(vnode, (int, SupportsIndex)) or not 0 <= index(vnode) <= LAST_VNODE:
                 raise ValueError(f"a vnode is 0 to {LAST_VNODE}: found {vnode!r:.80}")
             self.bits |= 1 << index(vnode)
