@@ -411,7 +411,7 @@ def run_storage_table_projection(case: dict[str, Any]) -> None:
     table = StorageTable(script.store, "t", columns=names, epoch=1)
     for key, row in case.get("gets", []):
         found = table.get_row(script.key(key))
-        assert (found and list(found)) == script.read(row, case["output_columns"])
+        assert (None if found is None else list(found)) == script.read(row, case["output_columns"])
     if "scan" in case:
         assert list(map(list, table.scan())) == script.read_all(case["scan"], case["output_columns"])
 
