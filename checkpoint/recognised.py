@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from checkpoint import inherited, schema
@@ -17,9 +17,6 @@ _OLDEST_SQLITE = (3, 33)
 
 LOGS = ("-wal", "-shm", "-journal")
 """How the names of the files end that SQLite keeps beside a database, and removes."""
-
-_MAGIC = b"SQLite format 3\0"
-"""The first bytes of a database."""
 
 _SMALLEST_BYTES = 512
 """SQLite would take some shorter files for new databases, and overwrite them."""
@@ -105,15 +102,35 @@ def require_free_name(path: Path) -> None:
 
 
 def _require_no_store_beside(target: Path) -> None:
-    """Refuse to open a store if a database has the name of its log: SQLite would remove it."""
-    for end in LOGS:
-        beside = target.with_name(target.name + end)
-        with suppress(OSError), beside.open("rb") as file:
-            if file.read(len(_MAGIC)) == _MAGIC:
-                raise CheckpointError(
-                    f"{beside} is a database, and has the name of what SQLite keeps beside {target.name} and removes:"
-                    " rename it first"
-                )
+    """Refuse to open a store if a database has the name of its log: SQLite would remove it.
+
+    Whoever closes a file ends all locks that the process has on it, and SQLite has some on the second file of a log as
+    long as the store is open. It is there before that file and after it: without it, nobody has that file open.
+    """
+    log, index, journal = (target.with_name(target.name + end) for end in LOGS)
+    for beside in (log, journal, *([index] if index.exists() and not log.exists() else [])):
+        if _is_database(beside):
+            raise CheckpointError(
+                f"{beside} is a database, and has the name of what SQLite keeps beside {target.name} and removes:"
+                " rename it first"
+            )
+
+
+def _is_database(path: Path) -> bool:
+    """Return whether a file is a database. It is SQLite that looks: that ends no locks on a database open elsewhere."""
+    try:
+        if path.stat().st_size < _SMALLEST_BYTES:
+            return False
+        with closing(_untouched(path)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except (OSError, *SQLITE_ERRORS):
+        return False
+    return True
+
+
+def _untouched(path: Path) -> sqlite3.Connection:
+    """Return a connection that leaves no trace of a file, not even a log."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
 
 
 def _require_one_name(path: Path) -> None:
@@ -139,10 +156,10 @@ def _require_one_name(path: Path) -> None:
 
 
 def _look_into(path: Path) -> None:
-    # An immutable connection leaves no trace, not even a log. It does not see the log either, and may meet a page that
-    # a writer is changing, so only what is certain counts here; the actual opening decides the rest.
+    # Such a connection does not see the log, and may meet a page that a writer is changing, so only what is certain
+    # counts here; the actual opening decides the rest.
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        connection = _untouched(path)
     except sqlite3.Error:
         return
     try:

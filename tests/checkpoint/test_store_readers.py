@@ -136,6 +136,35 @@ def test_a_reader_beside_a_writing_process_sees_whole_checkpoints_only(path: Pat
     assert seen[-1] > seen[0]
 
 
+AT_A_WORD = """
+import sys
+from tests.checkpoint.store_helpers import quick_store, run_of
+with quick_store(sys.argv[1], history=1) as store:
+    for line in sys.stdin:
+        for number in range(20):
+            store.append(run_of(dict.fromkeys(range(3000), number)))
+        print("done")
+"""
+
+
+def test_opening_a_store_once_more_takes_nothing_from_whoever_reads_it_in_this_process(path: Path) -> None:
+    """A file that is opened and closed by anybody but SQLite ends the locks that keep a snapshot from being written."""
+    with child(AT_A_WORD, path) as process:
+        assert process.stdin is not None
+        process.stdin.write("write\n")
+        process.stdin.flush()
+        assert first_line(process) == "done"
+        with CheckpointStore(path, read_only=True) as store:
+            with CheckpointStore(path, read_only=True) as other:
+                assert other.checkpoints() == store.checkpoints()
+            with pytest.raises(StoreLockedError):
+                CheckpointStore(path)
+            process.stdin.write("write\n")
+            process.stdin.flush()
+            assert first_line(process) == "done"
+            assert values_in(store.reader()) == dict.fromkeys(range(3000), 19)
+
+
 def log_of(path: Path) -> int:
     log = path.with_name(path.name + "-wal")
     return log.stat().st_size if log.exists() else 0
