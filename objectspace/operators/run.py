@@ -51,6 +51,8 @@ def _changing(method: Callable[Concatenate[LocalRun, _P], _Found]) -> Callable[C
 
 
 _NO_CHANGE = "no run can change the space"
+_NO_OPENING = "no run can be opened on the space"
+_NO_CLOSING = "no run with operators that are new can be closed, which rolls back the space,"
 
 
 class LocalRun(ShownAtPrompt):
@@ -91,10 +93,11 @@ class LocalRun(ShownAtPrompt):
         self._gone: dict[str, str] | None = None
         self._dropped_in: int | None = None
         try:
-            self._turns.refuse_beside("no run can be opened")
-            plan, difference = self._compared(may_drop=drop_changed)
-            self._gone = catalogue.identities(self.space, difference.gone)
-            self._graph, self._epochs = self._open(plan, difference), self._turns.epochs
+            with self._turns.in_one_thread(_NO_OPENING):
+                self._turns.refuse_beside("no run can be opened")
+                plan, difference = self._compared(may_drop=drop_changed)
+                self._gone = catalogue.identities(self.space, difference.gone)
+                self._graph, self._epochs = self._open(plan, difference), self._turns.epochs
         except BaseException:
             self.close()
             raise
@@ -269,15 +272,16 @@ class LocalRun(ShownAtPrompt):
         last checkpoint; but not while another run is feeding new operators.
 
         Raises:
-            CheckpointProtocolError: a run is in the middle of an epoch.
+            CheckpointProtocolError: a run is in the middle of an epoch, or another thread is about to begin one.
         """
         if self._owned:
             self._turns.refuse_in_epoch("no run can be closed")
             self.space.close()
         elif self._is_half_done():
-            self._turns.refuse_in_epoch("no run with operators that are new can be closed")
-            self._new = ()
-            self.space.rollback()
+            with self._turns.in_one_thread(_NO_CLOSING):
+                self._turns.refuse_in_epoch(_NO_CLOSING)
+                self._new = ()
+                self.space.rollback()
 
     def __enter__(self) -> LocalRun:
         return self

@@ -471,6 +471,25 @@ def test_while_a_thread_is_in_a_step_a_run_of_another_thread_is_refused_and_chan
     assert (run.position, run.rows("counts")) == (1, [(1, 1)])
 
 
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_while_a_thread_reads_its_batch_no_run_of_another_thread_is_opened_and_none_goes_back(is_opened: bool) -> None:
+    space, refused = PersistedObjectSpace(CheckpointStore(":memory:")), list[str]()
+    run, changed = run_local(results("counts"), BATCHES[:1], space), results("counts", "all")
+    other = LocalRun(changed, space) if is_opened else None
+
+    def rows() -> Iterator[Any]:
+        space.create_list("mine").append(1)
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(other.close if other else lambda: run_local(changed, [], space)).exception()
+            refused.append(str(found))
+        yield from BATCHES[1]["rows"]
+
+    run.step({"rows": rows()})
+    assert "while another thread changes it with a run" in refused[0]
+    assert list(space.get_list("mine")) == [1]
+    assert run.rows("counts") == [(0, 1), (1, 1)]
+
+
 def test_in_the_midst_of_a_batch_that_is_replayed_its_run_feeds_no_other() -> None:
     space, is_bad = PersistedObjectSpace(CheckpointStore(":memory:")), [True]
 
