@@ -220,6 +220,10 @@ class Dictionary(dict[K, V], KeyedObject):
         """Return a view of the items, which are read as it is iterated."""
         return StreamedItems(self)
 
+    def _keys(self, *, reverse: bool = False) -> Iterator[K]:
+        """Return an iterator over the keys, which notices if they leave the memory: that of ``dict`` does not."""
+        return scans.keys_of(self._table, reverse=reverse)
+
     def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """Return an iterator over the items."""
         return scans.items_of(self._table, reverse=reverse)

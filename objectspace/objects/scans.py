@@ -169,7 +169,26 @@ def items_of(table: SlotTable, *, reverse: bool = False) -> Iterator[tuple[Any, 
 
 def _in_memory(table: SlotTable, view: Callable[[dict[Any, Any]], Any], reverse: bool) -> Iterator[Any] | None:
     """Return the iterator of a view of the slots if all are in memory, else ``None``."""
-    return table.of_whole(lambda live: (reversed if reverse else iter)(view(live)))
+    drops = table.drops
+    found = table.of_whole(lambda live: (reversed if reverse else iter)(view(live)))
+    return None if found is None else _unless_dropped(table, drops, found)
+
+
+def _unless_dropped(table: SlotTable, drops: int, found: Iterator[T]) -> Iterator[T]:
+    """Yield what is in memory as long as nothing is dropped: what is read again may lie at other places of the dict.
+
+    Raises:
+        RuntimeError: slots were dropped.
+    """
+    for one in found:
+        if table.drops != drops:
+            break
+        yield one
+    if table.drops != drops:
+        raise RuntimeError(
+            f"{table.owner._describe()} changed during iteration, or left the memory with a save or a rollback: iterate"
+            " over a list of it"
+        )
 
 
 def keys_between(

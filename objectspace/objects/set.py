@@ -419,7 +419,8 @@ class Set(MemberCodec, SetMethods[T]):
         with self._home.mutex:  # Another thread may drop them again.
             self._wake()  # The method may have been kept since before a rollback.
             self._load_whole()
-            return iter(reversed(self._table.live))
+            iterator: Iterator[T] = scans.keys_of(self._table, reverse=True)
+            return iterator
 
     def __len__(self) -> int:
         return len(self._table)

@@ -39,10 +39,10 @@ class StreamedKeys(_OnePlace, KeysView[K]):
     """The keys of a dictionary."""
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._mapping)
+        return _keys(self._mapping)
 
     def __reversed__(self) -> Iterator[K]:
-        return reversed(self._mapping)  # type: ignore[no-any-return]
+        return _keys(self._mapping, reverse=True)
 
     if TYPE_CHECKING:  # That of all sets, of which a type checker does not know that it takes plain sets.
 
@@ -74,6 +74,12 @@ class StreamedItems(_OnePlace, ItemsView[K, V]):
     if TYPE_CHECKING:  # That of all sets, of which a type checker does not know that it takes plain sets.
 
         def __eq__(self, other: object) -> bool: ...
+
+
+def _keys(mapping: Any, *, reverse: bool = False) -> Iterator[Any]:
+    """Return an iterator over the keys of a dictionary."""
+    len(mapping)  # As for the items.
+    return mapping._keys(reverse=reverse)  # type: ignore[no-any-return]
 
 
 def _pairs(mapping: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:

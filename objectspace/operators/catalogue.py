@@ -104,7 +104,8 @@ def _inputs_that_differ(record: Mapping[str, Any], node: Node) -> str:
     before, after = record.get("reads", []), node.reads()
     old, new = [one for one in before if one not in after], [one for one in after if one not in before]
     if not before or not (old or new):
-        return f"now has other inputs, or other columns: {node.schema}"
+        told = f"now has other inputs, or other columns: {node.schema}"
+        return f"{told}; if none of the pipeline has changed, an earlier version of the library gave it others"
     return (
         f"now has other inputs: it read {', '.join(old) or 'nothing else'}, and now reads"
         f" {', '.join(new) or 'nothing else'}"

@@ -35,6 +35,9 @@ ITERATORS: dict[str, list[Make]] = {
 
 CASES = [(kind, make) for kind, makes in ITERATORS.items() for make in makes]
 
+OF_DICT = [("dictionary", iter), ("dictionary", reversed)]
+"""Python's own: they look at nothing but the size."""
+
 
 @pytest.fixture
 def space() -> PersistedObjectSpace:
@@ -102,6 +105,37 @@ def test_an_iterator_that_was_begun_before_a_rollback(
     except RuntimeError:
         begun = expected
     assert begun == expected, "it ended early, or went on with what is gone"
+
+
+def make_way(space: PersistedObjectSpace) -> None:
+    """Let an object that comes and goes take all room."""
+    other = space.get_dictionary("other")
+    other.update(dict.fromkeys(range(10 * SIZE)))
+    space.checkpoint()
+    other.clear()
+    space.checkpoint()
+
+
+@pytest.mark.parametrize("leave", [make_way, PersistedObjectSpace.rollback])
+@pytest.mark.parametrize(
+    ("kind", "make"), [case for case in CASES if case[0] in ("set", "dictionary") and case not in OF_DICT]
+)
+def test_what_left_the_memory_and_was_read_again_is_not_gone_on_with_at_another_place(
+    space: PersistedObjectSpace, kind: str, make: Make, leave: Callable[[Any], None]
+) -> None:
+    """A dict tells its iterators only whether its size has changed."""
+    target: Any = space.get(kind)
+    assert len(list(target)) == SIZE
+    for key in [*range(SIZE // 8), *range(SIZE - SIZE // 8, SIZE)]:  # Their places stay empty as long as it is there.
+        target.remove(key) if kind == "set" else target.pop(key)
+    space.checkpoint()
+    iterator = make(target)
+    begun = next(iterator)
+    leave(space)
+    assert all(key in target for key in range(SIZE // 8, SIZE - SIZE // 8))
+    with pytest.raises(RuntimeError, match="left the memory with a save or a rollback"):
+        list(iterator)
+    assert begun == next(make(target))
 
 
 @pytest.mark.parametrize("is_read", [False, True])
