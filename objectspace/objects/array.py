@@ -149,15 +149,20 @@ class Array(KeyedObject, Sequence[T]):
         return self._fill_in(place) if value is ABSENT else value
 
     def _stream(self) -> Iterator[T]:
-        following = 0
+        following, saves = 0, self._table.saves
         for place, value in scans.pairs_of(self._table):
             if place > following:
-                yield from map(self._fill_in, range(following, place))
+                yield from self._unassigned(range(following, place), saves)
                 # It may have been assigned while those before it were yielded.
                 value = self._table.live.get(place, value)
             yield value
             following = place + 1
-        yield from map(self._fill_in, range(following, len(self)))
+        yield from self._unassigned(range(following, len(self)), saves)
+
+    def _unassigned(self, places: range, saves: int) -> Iterator[T]:
+        """Yield what slots hold that were unassigned as of some number of saves: since then they may be in the store."""
+        for place in places:
+            yield self._fill_in(place) if self._table.saves == saves else self._read(place)
 
     def _fill_in(self, place: int) -> Any:
         """Return what a slot that was unassigned a moment ago holds: a copy each time, it may be changed in place."""

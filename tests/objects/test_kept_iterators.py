@@ -138,6 +138,19 @@ def test_what_left_the_memory_and_was_read_again_is_not_gone_on_with_at_another_
     assert begun == next(make(target))
 
 
+def test_behind_what_is_stored_of_an_array_there_is_what_was_saved_since(space: PersistedObjectSpace) -> None:
+    target = space.create_array("long", 3000, default=0)
+    target[0] = 1
+    space.checkpoint()
+    space.rollback()
+    iterator = iter(target)
+    begun = [next(iterator) for _ in range(100)]
+    target[700] = 5
+    space.checkpoint()
+    make_way(space)
+    assert [*begun, *iterator] == [1, *[0] * 699, 5, *[0] * 2299]
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_page_that_follows_shows_what_was_set_before_it(space: PersistedObjectSpace, is_read: bool) -> None:
     target = space.get_sorted_dictionary("sorted_dictionary")
