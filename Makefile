@@ -36,7 +36,7 @@ crash: $(VENV)/.dev
 
 # Executors, tasks and drivers of real clusters killed or slowed down, and Spark Connect; all of them on loopback.
 crash-spark: $(VENV)/.dev
-	@$(PY) -m pytest --crash tests/spark -k "failures or connect"
+	@$(PY) -m pytest --crash --override-ini=faulthandler_timeout=3600 tests/spark -k "failures or connect"
 
 # Every scenario beside its rivals; the results are kept, and python -m benchmarks page makes the page of them.
 bench: $(VENV)/.bench

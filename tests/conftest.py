@@ -94,6 +94,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
     hostile = sum("bad_input" in report.nodeid for report in passed)
-    counts = [f"{count} {what}" for what, count in sorted({**TALLY, "hostile inputs": hostile}.items())]
+    counts = [f"{count} {what}" for what, count in sorted({**TALLY, "hostile inputs": hostile}.items()) if count]
     verdict = "nothing was lost or wrong" if not failed else f"{len(failed)} tests failed"
     terminalreporter.write_line(f"tried: {', '.join(counts)}: {verdict}")
