@@ -54,10 +54,14 @@ _INHERITED: set[Identity] = set()
 _FORKING: list[Any] = []
 """The mutexes that are held while this process is being forked."""
 
+OPENING = RLock()
+"""What is held while somebody joins the users, and while a connection of no user is open: forks wait for it."""
+
 
 def note_user(user: User) -> None:
     """Make a fork wait until nobody works with what a user has open, and the child leave it to the parent."""
-    _USERS.add(user)
+    with OPENING:
+        _USERS.add(user)
 
 
 def note_opened(connection: sqlite3.Connection, path: str | Path) -> None:
@@ -105,8 +109,18 @@ def _is_open(connection: sqlite3.Connection) -> bool:
 
 def _hold_all() -> None:
     """Keep other threads out of SQLite before this process forks: the child would keep SQLite's locks forever."""
-    mutexes = {user.mutex for user in _USERS}
-    _FORKING[:] = [mutex for mutex in mutexes if mutex.acquire(timeout=_PATIENCE_SECONDS)]
+    _hold(_mutexes())
+    _hold({OPENING})  # From now on there are no new users; those that came meanwhile are held too.
+    _hold(_mutexes().difference(_FORKING))
+
+
+def _mutexes() -> set[RLock]:
+    with OPENING:
+        return {user.mutex for user in _USERS}
+
+
+def _hold(mutexes: set[RLock]) -> None:
+    _FORKING.extend([mutex for mutex in mutexes if mutex.acquire(timeout=_PATIENCE_SECONDS)])
 
 
 def _release_all() -> None:

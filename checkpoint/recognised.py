@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from checkpoint import inherited, schema
@@ -17,6 +17,9 @@ _OLDEST_SQLITE = (3, 33)
 
 LOGS = ("-wal", "-shm", "-journal")
 """How the names of the files end that SQLite keeps beside a database, and removes."""
+
+_MAGIC = b"SQLite format 3\0"
+"""The first bytes of a database."""
 
 _SMALLEST_BYTES = 512
 """SQLite would take some shorter files for new databases, and overwrite them."""
@@ -74,6 +77,7 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         if read_only:
             raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")
         require_free_name(path)
+        require_free_name(path.resolve())
         return
     if not path.is_file():
         raise CheckpointError(f"{path} is not a regular file: name another one")
@@ -104,12 +108,12 @@ def require_free_name(path: Path) -> None:
 def _require_no_store_beside(target: Path) -> None:
     """Refuse to open a store if a database has the name of its log: SQLite would remove it.
 
-    Whoever closes a file ends all locks that the process has on it, and SQLite has some on the second file of a log as
-    long as the store is open. It is there before that file and after it: without it, nobody has that file open.
+    The index of the log is not looked into. Whoever closes a file ends all locks that the process has on it, and on
+    that one SQLite has some as long as the store is open anywhere in the process.
     """
-    log, index, journal = (target.with_name(target.name + end) for end in LOGS)
-    for beside in (log, journal, *([index] if index.exists() and not log.exists() else [])):
-        if _is_database(beside):
+    for end in ("-wal", "-journal"):
+        beside = target.with_name(target.name + end)
+        if inherited.is_open_elsewhere(beside, None) or _is_database(beside):
             raise CheckpointError(
                 f"{beside} is a database, and has the name of what SQLite keeps beside {target.name} and removes:"
                 " rename it first"
@@ -117,20 +121,9 @@ def _require_no_store_beside(target: Path) -> None:
 
 
 def _is_database(path: Path) -> bool:
-    """Return whether a file is a database. It is SQLite that looks: that ends no locks on a database open elsewhere."""
-    try:
-        if path.stat().st_size < _SMALLEST_BYTES:
-            return False
-        with closing(_untouched(path)) as connection:
-            connection.execute("PRAGMA schema_version")
-    except (OSError, *SQLITE_ERRORS):
-        return False
-    return True
-
-
-def _untouched(path: Path) -> sqlite3.Connection:
-    """Return a connection that leaves no trace of a file, not even a log."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+    return False
 
 
 def _require_one_name(path: Path) -> None:
@@ -150,25 +143,29 @@ def _require_one_name(path: Path) -> None:
     if names > 1:
         raise CheckpointError(
             f"{path} has {names} names (hard links), of which each would have a lock and a log of its own, so writers"
-            " under two of them would lose what the other has saved: copy it, and open the copy, or remove the other"
-            " names; read_only=True reads it, as long as nobody writes to it"
+            " under two of them would lose what the other has saved: remove the other names, or make a copy with"
+            " `checkpoint fork`, and open that; if a file that ends in -wal lies beside one of the names, keep and fork"
+            " that one, as the newest checkpoints may be there; read_only=True reads it, as long as nobody writes to it"
         )
 
 
 def _look_into(path: Path) -> None:
-    # Such a connection does not see the log, and may meet a page that a writer is changing, so only what is certain
-    # counts here; the actual opening decides the rest.
-    try:
-        connection = _untouched(path)
-    except sqlite3.Error:
-        return
-    try:
-        recognise(str(path), connection)
-    except SQLITE_ERRORS as error:
-        if code_of(error) == sqlite3.SQLITE_NOTADB:
-            raise CheckpointError(f"{path} is no checkpoint store (SQLite says: {error}): name another file") from error
-    finally:
-        connection.close()
+    # An immutable connection leaves no trace, not even a log. It does not see the log either, and may meet a page that
+    # a writer is changing, so only what is certain counts here; the actual opening decides the rest.
+    with inherited.OPENING:
+        try:
+            connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        except sqlite3.Error:
+            return
+        try:
+            recognise(str(path), connection)
+        except SQLITE_ERRORS as error:
+            if code_of(error) == sqlite3.SQLITE_NOTADB:
+                raise CheckpointError(
+                    f"{path} is no checkpoint store (SQLite says: {error}): name another file"
+                ) from error
+        finally:
+            connection.close()
 
 
 def recognise(path: str, connection: sqlite3.Connection) -> bool:

@@ -153,14 +153,14 @@ class Array(KeyedObject, Sequence[T]):
         for place, value in scans.pairs_of(self._table):
             if place > following:
                 yield from self._unassigned(range(following, place), saves)
-                # It may have been assigned while those before it were yielded.
-                value = self._table.live.get(place, value)
+                # It may have been assigned while those before it were yielded, or all was rolled back.
+                value = self._table.live.get(place, value) if self._table.saves == saves else self._read(place)
             yield value
             following = place + 1
         yield from self._unassigned(range(following, len(self)), saves)
 
     def _unassigned(self, places: range, saves: int) -> Iterator[T]:
-        """Yield what slots hold that were unassigned as of some number of saves: since then they may be in the store."""
+        """Yield what slots hold that were unassigned as of some number of saves: by now they may be in the store."""
         for place in places:
             yield self._fill_in(place) if self._table.saves == saves else self._read(place)
 

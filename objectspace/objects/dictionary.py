@@ -206,7 +206,8 @@ class Dictionary(dict[K, V], KeyedObject):
 
     def copy(self) -> dict[K, V]:
         """Return a plain ``dict`` with the same contents."""
-        return dict(self.items())
+        whole = self._table.of_whole(dict.copy)
+        return dict(self.items()) if whole is None else whole
 
     def keys(self) -> StreamedKeys[K]:  # type: ignore[override]  # the views of dict are final
         """Return a view of the keys, which are read as it is iterated."""

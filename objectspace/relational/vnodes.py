@@ -46,8 +46,8 @@ class VnodeBitmap:
         self.bits = 0
         if isinstance(vnodes, str | bytes) or not isinstance(vnodes, Iterable):
             raise ValueError(f"vnodes are whole numbers, such as range(64): found {vnodes!r:.80}")
-        if isinstance(vnodes, VnodeBitmap):  # Every opening of a table copies one: its bits need no test.
-            self.bits, vnodes = vnodes.bits, ()
+        if isinstance(vnodes, VnodeBitmap) and 0 <= vnodes.bits < 1 << (LAST_VNODE + 1):
+            self.bits, vnodes = vnodes.bits, ()  # Every opening of a table copies one.
         for vnode in vnodes:
             # Ints are tested for first: a protocol check is slow.
             if not isinstance(vnode, (int, SupportsIndex)) or not 0 <= index(vnode) <= LAST_VNODE:

@@ -18,6 +18,7 @@ from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of
+from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")
 SPAWN = multiprocessing.get_context("spawn")
@@ -89,6 +90,26 @@ def output(arguments: list[str]) -> str:
     """Return what a command prints, run in this process."""
     load()
     return CliRunner().invoke(cli, arguments).output
+
+
+def test_a_fork_waits_until_no_other_thread_is_about_to_open_a_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is inside of SQLite at that moment holds its locks, in the child for ever."""
+    entered, is_inside = Event(), []
+
+    def look(*_: object) -> None:
+        is_inside.append(True)
+        entered.set()
+        time.sleep(0.3)
+        is_inside.clear()
+
+    monkeypatch.setattr("checkpoint.recognised.recognise", look)
+    thread = Thread(target=numbers, args=(path,))
+    thread.start()
+    assert entered.wait(PATIENCE)
+    assert told(lambda: is_inside) == "[]"
+    thread.join()
 
 
 def test_a_grandchild_is_refused_it_too(path: Path) -> None:

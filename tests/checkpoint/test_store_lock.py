@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, StoreFailedError, StoreLockedError
 from checkpoint.session import Session
-from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of, values_in
+from tests.checkpoint.store_helpers import child, first_line, other_lines, quick_store, run_of, values_in
 
 HOLDER = """
 import sys
@@ -100,6 +101,33 @@ def test_a_log_that_is_gone_is_noticed_and_nothing_committed_is_lost(path: Path,
     with quick_store(path) as again:
         assert values_in(again.reader()) == {1: "c"}
         assert again.verify()
+
+
+GLANCE = """
+import sys
+from checkpoint import CheckpointError, CheckpointStore
+try:
+    CheckpointStore(sys.argv[1], read_only=True).close()
+except CheckpointError as error:
+    print(type(error).__name__)
+print("looked")
+"""
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_whoever_looks_at_a_store_whose_log_is_gone_takes_nothing_of_it(path: Path, read_only: bool) -> None:
+    """The index of the log is still locked: opening and closing it here would let another process begin a new one."""
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        path.with_name("state.db-wal").unlink()
+        with pytest.raises(StoreLockedError) if not read_only else suppress(CheckpointError):
+            CheckpointStore(path, read_only=read_only).close()
+        with child(GLANCE, path) as process:
+            assert other_lines(process)[-1] == "looked"
+        with pytest.raises(StoreFailedError, match=r"state\.db-wal was removed .* was copied"):
+            store.append(run_of({1: "b"}))
+    with quick_store(path) as again:
+        assert values_in(again.reader()) == {1: "a"}
 
 
 def test_a_log_that_is_gone_is_kept_until_no_reader_is_left(path: Path) -> None:
