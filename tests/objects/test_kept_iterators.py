@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -136,6 +137,19 @@ def test_what_left_the_memory_and_was_read_again_is_not_gone_on_with_at_another_
     with pytest.raises(RuntimeError, match="left the memory with a save or a rollback"):
         list(iterator)
     assert begun == next(make(target))
+
+
+def test_an_array_gives_nothing_that_was_rolled_back(space: PersistedObjectSpace) -> None:
+    target = space.create_array("long", 3000, default=0)
+    space.checkpoint()
+    space.rollback()
+    target[700] = 5
+    iterator = iter(target)
+    found = [next(iterator)]
+    space.rollback()
+    with suppress(RuntimeError):
+        found += iterator
+    assert set(found) == {0}
 
 
 def test_behind_what_is_stored_of_an_array_there_is_what_was_saved_since(space: PersistedObjectSpace) -> None:

@@ -308,7 +308,7 @@ def test_a_vnode_column_out_of_its_limits_is_refused_by_table() -> None:
             table.get_rows([(vnode,)])
 
 
-@pytest.mark.parametrize("vnodes", ["ab", 5, b"ab", ["a"], [1.5], [32_768]])
+@pytest.mark.parametrize("vnodes", ["ab", 5, b"ab", ["a"], [1.5], [32_768], VnodeBitmap.from_bits(1 << 40_000)])
 def test_vnodes_of_something_else_are_refused_in_words(vnodes: Any) -> None:
     with pytest.raises(ValueError, match="found"):
         StateTable(new_space(), "t", ROUTED, vnodes=vnodes)
