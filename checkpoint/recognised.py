@@ -80,10 +80,13 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         require_free_name(path.resolve())
         return
     if not path.is_file():
-        raise CheckpointError(f"{path} is not a regular file: name another one")
-    if not read_only:
-        _require_one_name(path)
-    size = path.stat().st_size
+        raise CheckpointError(f"{path} is not a regular file, or was removed this moment: name another one")
+    try:
+        if not read_only:
+            _require_one_name(path)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} was removed while it was being opened: check who removes it") from None
     if not size:
         require_free_name(path)
     if 0 < size < _SMALLEST_BYTES:

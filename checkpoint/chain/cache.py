@@ -15,7 +15,17 @@ from pathlib import Path
 from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
-from checkpoint.chain.folders import PRIVATE, cache_root, failing, folder_name, made, private_folder, remove, sweep
+from checkpoint.chain.folders import (
+    PRIVATE,
+    cache_root,
+    discard,
+    failing,
+    folder_name,
+    made,
+    private_folder,
+    sweep,
+    unopened,
+)
 from checkpoint.chain.folding import catch_up, fits, records, runs_seen
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, runs_seen_at, standing
@@ -29,6 +39,7 @@ from checkpoint.errors import (
     StoreLockedError,
     UnknownCheckpointError,
 )
+from checkpoint.failures import lacks_room
 from checkpoint.lock import is_closing
 from checkpoint.pages import ITEMS
 from checkpoint.run import Page
@@ -125,7 +136,7 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
     except _DAMAGE as error:
         if store.path not in str(error) and not _is_damaged(Path(store.path)):
             raise  # It is the location that is damaged.
-        remove(Path(store.path))
+        discard(Path(store.path))
         raise CorruptStoreError(
             f"{error}; that file was a cache of this machine and is removed now: try again, which rebuilds it"
         ) from error
@@ -151,7 +162,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             continue
         except CheckpointError:
             # Whatever it is, it is not a store of this version: all that a cache holds is also at the location.
-            remove(path)
+            discard(path)
             continue
         try:
             lineage = plan.lineages[shard]
@@ -164,12 +175,14 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
         except _DAMAGE:
             # If it is the location that is damaged, a new cache will say so.
             stale = True
-        except BaseException:
+        except BaseException as error:
             store.close()
+            if isinstance(error, CheckpointError) and _has_no_room(error, folder):
+                raise failing(folder, error) from error
             raise
         store.close()
         if stale:
-            remove(path)
+            discard(path)
     return None
 
 
@@ -206,13 +219,24 @@ def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
     path = folder / f"{uuid4().hex}.db"
     try:
         return _made(path, plan, shard)
-    except StoreFailedError as error:
-        remove(path)  # It would take the room that is to be made, and the next attempt makes another one.
+    except CheckpointError as error:
+        if not isinstance(error, StoreFailedError) and not _has_no_room(error, folder):
+            raise
+        discard(path)  # It would take the room that is to be made, and the next attempt makes another one.
         raise failing(folder, error) from error
 
 
+def _has_no_room(error: CheckpointError, folder: Path) -> bool:
+    return isinstance(error.__cause__, Exception) and lacks_room(error.__cause__, folder)
+
+
 def _made(path: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
-    store = CheckpointStore(path, durability="normal")
+    try:
+        store = CheckpointStore(path, durability="normal")
+    except StoreFailedError:
+        raise
+    except CheckpointError as error:
+        raise unopened(path.parent, error) from error.__cause__
     try:
         catch_up(store, plan.location, plan.lineages[shard])
     except BaseException as error:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,13 +15,17 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from checkpoint.errors import CheckpointError, StoreFailedError
+from checkpoint.errors import CheckpointError, StoreFailedError, StoreLockedError
+from checkpoint.lock import WriterLock
 
 KEPT_SECONDS = 7 * 86_400
 """How long to keep a cache that nobody opens: that of a space or an operator that is gone, or of a task that died."""
 
 LONGEST_NAME = 160
 """How many characters of an operator's name go into the name of a folder; file systems take 255 bytes."""
+
+_ELSEWHERE = "set OBJECTSPACE_CACHE, or cache= of the pipeline if it names one, to a folder"
+"""What to do about a folder of caches."""
 
 PRIVATE = "private-"
 """The prefix of the names of folders that only one task uses, for as long as it runs."""
@@ -35,7 +40,25 @@ _PRIVATE_FOLDER = re.compile(rf"{PRIVATE}[0-9a-f]{{32}}-[a-z0-9_]{{8}}")
 def cache_root() -> Path:
     """Return the folder of this machine's caches: ``$OBJECTSPACE_CACHE``, or the user's own in the temporary one."""
     named = os.environ.get("OBJECTSPACE_CACHE")
-    return Path(named) if named else Path(tempfile.gettempdir()) / f"objectspace-{os.getuid()}"
+    return Path(named) if named else _own(Path(tempfile.gettempdir()) / f"objectspace-{os.getuid()}")
+
+
+def _own(root: Path) -> Path:
+    """Return a folder that nobody else writes into, made if there is none: what lies in a cache is believed.
+
+    Raises:
+        CheckpointError: it is a link, or belongs to another user.
+    """
+    found = made(root).lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        whose = f"belongs to user {found.st_uid}" if stat.S_ISDIR(found.st_mode) else "is a link"
+        raise CheckpointError(
+            f"cache folder {root} {whose}, who decides what is read from it: remove it, or set OBJECTSPACE_CACHE to a"
+            " folder of your own"
+        )
+    if found.st_mode & 0o077:
+        root.chmod(0o700)
+    return root
 
 
 @contextmanager
@@ -92,16 +115,19 @@ def made(folder: Path) -> Path:
 
 def unusable(folder: Path, error: OSError) -> CheckpointError:
     """Return the error for a cache folder that cannot be written."""
-    return CheckpointError(
-        f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
-    )
+    return CheckpointError(f"cache folder {folder}: {error.strerror}: {_ELSEWHERE} that can be written")
 
 
-def failing(folder: Path, error: StoreFailedError) -> StoreFailedError:
+def unopened(folder: Path, error: CheckpointError) -> CheckpointError:
+    """Return the error for a cache that could not be made in its folder."""
+    return CheckpointError(f"cache folder {folder}: {error}; {_ELSEWHERE} that can be written")
+
+
+def failing(folder: Path, error: CheckpointError) -> StoreFailedError:
     """Return the error for a cache that could not be made: who is told has no store of which to call ``reopen()``."""
     return StoreFailedError(
         f"cache folder {folder}: its file system failed ({error.__cause__ or error}), as when it is full or limits"
-        " files: make room there, or set OBJECTSPACE_CACHE to a folder of another disk, then try again"
+        f" files: make room there, or {_ELSEWHERE} of another disk, then try again"
     )
 
 
@@ -113,7 +139,7 @@ def sweep(root: Path) -> None:
         # Another process may sweep, or remove what it is done with, at the same time.
         with suppress(OSError, CheckpointError):
             if path.stat().st_mtime < oldest:
-                remove(path)
+                (remove if path.is_dir() else discard)(path)
 
 
 def _swept(root: Path) -> Iterator[Path]:
@@ -130,6 +156,25 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     return []
 
 
+def discard(path: Path) -> None:
+    """Remove a cache, unless somebody has it open: whoever that is finds out what it is worth.
+
+    Raises:
+        CheckpointError: a file cannot be removed.
+    """
+    try:
+        lock = WriterLock(path)
+    except StoreLockedError:
+        return
+    except CheckpointError:
+        remove(path)  # Which says what is wrong with the folder.
+        return
+    try:
+        remove(path)
+    finally:
+        lock.release()
+
+
 def remove(path: Path) -> None:
     """Remove a folder, or a store with the files beside it.
 
@@ -137,7 +182,8 @@ def remove(path: Path) -> None:
         CheckpointError: a file cannot be removed.
     """
     try:
-        for file in path.parent.glob(path.name + "*"):
+        # The lock goes last: until then nobody opens what is about to go.
+        for file in sorted(path.parent.glob(path.name + "*"), key=lambda file: file.name.endswith(".lock")):
             if file.is_dir():
                 shutil.rmtree(file, ignore_errors=True)
             else:

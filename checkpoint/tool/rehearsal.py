@@ -20,6 +20,8 @@ class Rehearsal(Location):
     def __init__(self, location: Location, show: Show, *, is_dry: bool) -> None:
         self._location, self._show, self._is_dry = location, show, is_dry
         self._listed = self._looked_at = 0
+        self._gone: set[str] = set()
+        """What a rehearsal would have removed: it is not there any more."""
 
     @property
     def url(self) -> str:
@@ -36,11 +38,11 @@ class Rehearsal(Location):
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file."""
-        return self._location.read(name)
+        return None if name in self._gone else self._location.read(name)
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder."""
-        found = self._location.names(folder)
+        found = [name for name in self._location.names(folder) if f"{folder}/{name}" not in self._gone]
         self._listed = max(self._listed, len(found))
         return found
 
@@ -54,8 +56,10 @@ class Rehearsal(Location):
         return True if self._is_dry else self._location.create(name, data)
 
     def delete(self, name: str) -> None:
-        """Remove a file, unless this is a rehearsal."""
-        if not self._is_dry:
+        """Remove a file; in a rehearsal it is only gone from here."""
+        if self._is_dry:
+            self._gone.add(name)
+        else:
             self._location.delete(name)
 
     def modified(self, name: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +52,7 @@ def _changing(method: Callable[Concatenate[LocalRun, _P], _Found]) -> Callable[C
 
 
 _NO_CHANGE = "no run can change the space"
+_NO_END = "no run can be closed, and its space with it,"
 _NO_OPENING = "no run can be opened on the space"
 _NO_CLOSING = "no run with operators that are new can be closed, which rolls back the space,"
 
@@ -275,8 +277,9 @@ class LocalRun(ShownAtPrompt):
             CheckpointProtocolError: a run is in the middle of an epoch, or another thread is about to begin one.
         """
         if self._owned:
-            self._turns.refuse_in_epoch("no run can be closed")
-            self.space.close()
+            with self._turns.in_one_thread(_NO_END):
+                self._turns.refuse_in_epoch(_NO_END)
+                self.space.close()
         elif self._is_half_done():
             with self._turns.in_one_thread(_NO_CLOSING):
                 self._turns.refuse_in_epoch(_NO_CLOSING)
@@ -608,7 +611,8 @@ def run_local(
         run.finish_replay()
         run.finish_dropping()
     except BaseException:
-        run.close()
+        with suppress(CheckpointProtocolError):  # Another thread has begun a step, and that is what was refused.
+            run.close()
         raise
     return run
 

@@ -12,7 +12,7 @@ from objectspace.operators.net import net_changes
 from objectspace.operators.rules import SESSIONS, note
 from objectspace.operators.session_ends import SessionEnds
 from objectspace.operators.windows import Span, check_span
-from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
+from objectspace.relational import Chunk, Column, InconsistentOperationError, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -75,7 +75,7 @@ class SessionWindow(Operator):
         super().__init__()
         column = schema.column(time_column)
         check_span(column, "gap of a session", gap)
-        self.input, self.time_column, self.by = schema, time_column, tuple(column_names(by))
+        self.input, self.time_column, self.by = schema, time_column, tuple(dict.fromkeys(column_names(by)))
         self._gap: Span = gap
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
         columns.append(Column(start, column.type))
@@ -89,6 +89,10 @@ class SessionWindow(Operator):
         self._last: dict[bytes, tuple[bytes, Row]] = {}
         self._ends: SessionEnds | None = None
         if is_bounded:
+            if time_column in self.by:
+                raise SchemaError(
+                    f"sessions by {time_column!r}, their own time, would be one for each time: leave it out"
+                )
             note(SESSIONS)
             self._ends = SessionEnds(self._kept, time_column, self.by, gap)
         self._pending: Any = None

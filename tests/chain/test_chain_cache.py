@@ -7,10 +7,12 @@ import os
 import resource
 import shutil
 import sqlite3
+import tempfile
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
@@ -29,7 +31,7 @@ from checkpoint.chain import (
     save_run,
     write_image,
 )
-from checkpoint.chain.folders import LONGEST_NAME, folder_name, scratch_folder, sweep
+from checkpoint.chain.folders import LONGEST_NAME, cache_root, discard, folder_name, scratch_folder, sweep
 from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
 
@@ -447,6 +449,64 @@ def test_a_cache_that_its_disk_has_no_room_for_is_named(chain: Chain, publish: P
     assert "reopen" not in str(said.value), "there is no store that the caller could open again"
     assert _files(tmp_path) == []
     assert _open(chain, tmp_path) == {"a": "1"}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_cache_that_fills_its_disk_is_named_and_one_that_is_half_made_gone(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    def on_a_full_disk(store: CheckpointStore, *arguments: Any) -> bool:
+        store.session.connection.execute("PRAGMA max_page_count = 20")
+        return catch_up(store, *arguments)
+
+    publish(chain, {"a": 1})
+    if is_there:
+        _open(chain, tmp_path)
+    publish(chain, dict.fromkeys(map(str, range(1000)), "x" * 200))
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "catch_up", on_a_full_disk)
+        with pytest.raises(StoreFailedError, match=r"cache folder .*make room there, or set OBJECTSPACE_CACHE"):
+            _open(chain, tmp_path)
+    assert len(_files(tmp_path)) == is_there
+    assert len(_open(chain, tmp_path)) == 1001
+
+
+def test_a_cache_that_is_of_no_use_here_is_left_to_whoever_has_it_open(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(chain, {"a": 1})
+    _open(chain, tmp_path)
+    with CheckpointStore(_files(tmp_path)[0]) as held:
+        # A process that cannot open it at all knows nothing of its lock.
+        monkeypatch.setattr(cache, "_opened", Mock(side_effect=CheckpointError("has format 99")))
+        assert _open(chain, tmp_path) == {"a": "1"}
+        assert held.append(run_of({"a": 2})).number == 2, "its file is there"
+        monkeypatch.undo()
+        discard(Path(held.path))
+        assert Path(held.path).exists()
+    discard(Path(held.path))
+    assert _files(tmp_path) == []
+
+
+def test_caches_in_the_folder_of_another_user_are_not_believed(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OBJECTSPACE_CACHE", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    root = cache_root()
+    root.chmod(0o775)
+    assert cache_root().stat().st_mode & 0o077 == 0
+    root.rename(tmp_path / "elsewhere")
+    root.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match=rf"cache folder {root} is a link, .* set OBJECTSPACE_CACHE to a folder"):
+        cache_root()
+    root.unlink()
+    root.mkdir()
+    found = root.lstat()
+    monkeypatch.setattr(os, "getuid", lambda: found.st_uid + 1)
+    (tmp_path / f"objectspace-{found.st_uid + 1}").mkdir()
+    with pytest.raises(CheckpointError, match=f"belongs to user {found.st_uid}, who decides what is read from it"):
+        cache_root()
 
 
 def test_a_cache_folder_that_is_read_only_from_now_on_is_named(

@@ -82,6 +82,10 @@ def test_what_does_not_fit_is_refused() -> None:
         SessionWindow(SCHEMA, "at", 0)
     with pytest.raises(SchemaError, match=r"windows are over one of .*'who' is string"):
         SessionWindow(SCHEMA, "who", 5)
+    bounded = TableSchema([SCHEMA.columns[0], Column("at", "int64"), SCHEMA.columns[2]], ["id"], watermark_column="at")
+    with pytest.raises(SchemaError, match="sessions by 'at', their own time, would be one for each time: leave it out"):
+        SessionWindow(bounded, "at", 5, by=["at"])
+    assert SessionWindow(bounded, "at", 5, by=["who", "who"]).by == ("who",)
 
 
 def test_every_crash_point() -> None:
