@@ -35,7 +35,7 @@ def test_the_programs_of_the_page_run_one_after_the_other(
 def test_the_operator_of_the_page_keeps_the_same_whatever_was_tried_before() -> None:
     scope: dict[str, Any] = {}
     exec(next(block for block in BLOCKS if "class Stock" in block), scope)
-    assert crash_everywhere(scope["pipeline"], [{"deliveries": [(name, 3)]} for name in ("pears", "figs")]) > 100
+    assert crash_everywhere(scope["pipeline"], [{"deliveries": [("pears", 3)]}]) > 50
 
 
 @pytest.mark.parametrize("name", kvt.__all__)

@@ -156,7 +156,7 @@ def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
         r" micro-batch",
         str(failed.value),
     )
-    for op in ("x", None, "+ "):
+    for op in (None, "+ "):
         with pytest.raises(TaskFailedError, match=re.escape(f"the operation {op!r} of the row id=7: expected one of")):
             pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 1), (op, 7, "A", "X", 1)], FLIGHT), 0)
     malformed = spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT).withColumn("delay", expr("bigint(carrier)"))
