@@ -11,11 +11,16 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
+
+# What was registered last comes first before a fork. From its turn on, filelock lets nobody release a lock, and whoever
+# waits for that may be closing a store: it is imported here so that its turn comes when all of them are done.
+import filelock  # noqa: F401
 
 from checkpoint.errors import InheritedStoreError
 
@@ -23,7 +28,7 @@ INSTEAD = 'start this process with "spawn" or "forkserver" of multiprocessing, o
 """What to do instead of opening a file of the parent."""
 
 _PATIENCE_SECONDS = 5
-"""How long a fork waits for another thread that is inside SQLite."""
+"""How long a fork waits for other threads that are inside SQLite, all in all."""
 
 Identity = tuple[int, int]
 """The device and inode of a file, by which SQLite tells it from others."""
@@ -108,19 +113,26 @@ def _is_open(connection: sqlite3.Connection) -> bool:
 
 
 def _hold_all() -> None:
-    """Keep other threads out of SQLite before this process forks: the child would keep SQLite's locks forever."""
-    _hold(_mutexes())
-    _hold({OPENING})  # From now on there are no new users; those that came meanwhile are held too.
-    _hold(_mutexes().difference(_FORKING))
+    """Keep other threads out of SQLite before this process forks: the child would keep SQLite's locks forever.
+
+    Nobody is waited for without end: one of them may be waiting for this thread.
+    """
+    end, known = time.monotonic() + _PATIENCE_SECONDS, _mutexes()
+    _hold(known, end)
+    _hold({OPENING}, end)  # From now on there are no new users; those that came meanwhile are held too.
+    _hold(_mutexes() - known, end)
 
 
 def _mutexes() -> set[RLock]:
-    with OPENING:
-        return {user.mutex for user in _USERS}
+    while True:
+        with suppress(RuntimeError):  # Another thread has joined them meanwhile.
+            return {user.mutex for user in _USERS}
 
 
-def _hold(mutexes: set[RLock]) -> None:
-    _FORKING.extend([mutex for mutex in mutexes if mutex.acquire(timeout=_PATIENCE_SECONDS)])
+def _hold(mutexes: set[RLock], end: float) -> None:
+    for mutex in mutexes:
+        if mutex.acquire(timeout=max(0, end - time.monotonic())):
+            _FORKING.append(mutex)
 
 
 def _release_all() -> None:

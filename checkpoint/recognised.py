@@ -72,6 +72,7 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
     if not has_folder:
         raise CheckpointError(f"{path} cannot be created: the folder {folder} does not exist; create it first")
+    _require_no_index(path.resolve())
     _require_no_store_beside(path.resolve())
     if not path.exists():
         if read_only:
@@ -95,17 +96,24 @@ def require_usable(path: Path, *, read_only: bool) -> None:
 
 
 def require_free_name(path: Path) -> None:
-    """Refuse a name that SQLite would take for the log of another database, and remove with it.
+    """Refuse a name that would be taken for the log or the lock of another store, and removed with it.
 
     Raises:
         CheckpointError: it is one.
     """
-    for end in LOGS:
+    for end in (*LOGS, ".lock", ".owner"):
         if path.name.endswith(end):
             raise CheckpointError(
-                f"{path} is the name of what SQLite keeps beside a database {path.name.removesuffix(end)!r}, and"
-                " removes: name another file"
+                f"{path} is the name of what lies beside a store {path.name.removesuffix(end)!r} while it is open, and"
+                " is removed then: name another file"
             )
+
+
+def _require_no_index(path: Path) -> None:
+    """Refuse the index of a log, without looking into it: see below."""
+    store = path.with_name(path.name.removesuffix("-shm"))
+    if store != path and store.exists():
+        raise CheckpointError(f"{path} is what SQLite keeps beside {store.name}: name that one")
 
 
 def _require_no_store_beside(target: Path) -> None:
@@ -114,12 +122,12 @@ def _require_no_store_beside(target: Path) -> None:
     The index of the log is not looked into. Whoever closes a file ends all locks that the process has on it, and on
     that one SQLite has some as long as the store is open anywhere in the process.
     """
-    for end in ("-wal", "-journal"):
+    for end in ("-wal", "-journal", ".owner"):
         beside = target.with_name(target.name + end)
         if inherited.is_open_elsewhere(beside, None) or _is_database(beside):
             raise CheckpointError(
-                f"{beside} is a database, and has the name of what SQLite keeps beside {target.name} and removes:"
-                " rename it first"
+                f"{beside} is a database, and has the name of what lies beside {target.name} while it is open, and is"
+                " removed then: rename it first"
             )
 
 

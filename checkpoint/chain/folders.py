@@ -50,14 +50,15 @@ def _own(root: Path) -> Path:
         CheckpointError: it is a link, or belongs to another user.
     """
     found = made(root).lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        whose = f"belongs to user {found.st_uid}" if stat.S_ISDIR(found.st_mode) else "is a link"
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.getuid(), os.geteuid()):
+        what = f"belongs to user {found.st_uid}" if stat.S_ISDIR(found.st_mode) else "is a link"
         raise CheckpointError(
-            f"cache folder {root} {whose}, who decides what is read from it: remove it, or set OBJECTSPACE_CACHE to a"
-            " folder of your own"
+            f"cache folder {root} {what}: whoever made it decides what is read from it; remove it, or set"
+            " OBJECTSPACE_CACHE to a folder of your own"
         )
-    if found.st_mode & 0o077:
-        root.chmod(0o700)
+    if found.st_mode & 0o022:
+        with suppress(OSError):
+            root.chmod(0o700)
     return root
 
 

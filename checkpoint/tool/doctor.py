@@ -128,6 +128,7 @@ def _journal(path: Path) -> str:
 
     A file with a log may be open in this process, whose locks would end if it were opened and closed here.
     """
+    path = path.resolve()
     if path.with_name(path.name + "-wal").exists():
         return "wal"
     with path.open("rb") as file:

@@ -128,23 +128,23 @@ class SetMethods(MutableSet[T]):
 
     def union(self, *others: Iterable[S]) -> set[T | S]:
         """Return a plain set of the elements of this one and all others."""
-        return set(self).union(*others)
+        return self.copy().union(*others)
 
     def intersection(self, *others: Iterable[Any]) -> set[T]:
         """Return a plain set of what this one and all others have."""
-        return set(self).intersection(*others)
+        return self.copy().intersection(*others)
 
     def difference(self, *others: Iterable[Any]) -> set[T]:
         """Return a plain set of what this one has and no other has."""
-        return set(self).difference(*others)
+        return self.copy().difference(*others)
 
     def symmetric_difference(self, other: Iterable[S]) -> set[T | S]:
         """Return a plain set of what just one of the two has."""
-        return set(self).symmetric_difference(other)
+        return self.copy().symmetric_difference(other)
 
     def issubset(self, other: Iterable[Any]) -> bool:
         """Return whether the other has every element."""
-        return set(self).issubset(other)
+        return self.copy().issubset(other)
 
     def issuperset(self, other: Iterable[Any]) -> bool:
         """Return whether every element of the other is here."""
@@ -164,7 +164,7 @@ class SetMethods(MutableSet[T]):
 
     @_of_sets
     def __or__(self, other: AbstractSet[S]) -> set[T | S]:
-        return {*self, *other}
+        return self.copy().union(other)
 
     @_of_sets
     def __and__(self, other: AbstractSet[Any]) -> set[T]:
@@ -270,8 +270,6 @@ class Set(MemberCodec, SetMethods[T]):
     if TYPE_CHECKING:  # To a type checker, an __init__ that is assigned as a variable is not a constructor.
 
         def __init__(self, *_: Never, **__: Never) -> None: ...
-        def copy(self) -> set[T]:
-            """Return a plain ``set`` with the same elements."""
     else:
         __init__ = KeyedObject.__init__
     _is_lent = False
@@ -409,6 +407,11 @@ class Set(MemberCodec, SetMethods[T]):
             if not isinstance(value, set):
                 raise
             return frozenset(value) in self
+
+    def copy(self) -> set[T]:
+        """Return a plain ``set`` with the same elements."""
+        whole: set[T] | None = self._table.of_whole(set)
+        return set(self) if whole is None else whole
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in the order of insertion."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -281,7 +280,8 @@ class LocalRun(ShownAtPrompt):
                 self._turns.refuse_in_epoch(_NO_END)
                 self.space.close()
         elif self._is_half_done():
-            with self._turns.in_one_thread(_NO_CLOSING):
+            # While this run feeds, all others are refused at once.
+            with self._turns.in_one_thread(_NO_CLOSING, waits=self._turns.is_feeder(self._me)):
                 self._turns.refuse_in_epoch(_NO_CLOSING)
                 self._new = ()
                 self.space.rollback()
@@ -610,9 +610,11 @@ def run_local(
             run.step(batch)
         run.finish_replay()
         run.finish_dropping()
-    except BaseException:
-        with suppress(CheckpointProtocolError):  # Another thread has begun a step, and that is what was refused.
+    except BaseException as error:
+        try:
             run.close()
+        except CheckpointProtocolError as refused:
+            error.add_note(f"What the run has opened was not taken back: {refused}")
         raise
     return run
 

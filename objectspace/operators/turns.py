@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from enum import Enum, auto
-from threading import RLock
+from threading import Lock, get_ident
+from time import sleep
 from types import TracebackType
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from objectspace.errors import CheckpointProtocolError
 from objectspace.space import ObjectSpace
@@ -28,6 +29,13 @@ class _Stage(Enum):
     FAILED = auto()
 
 
+_Block = tuple[int, "ref[_InOneThread]"]
+"""A thread, and the block of :meth:`Turns.in_one_thread` that it is in: one that is gone was left."""
+
+_AtWork = dict[str, _Block]
+"""The block that a thread is in, if any, under the one key that there is: who comes first puts it there."""
+
+
 class Turns:
     """What the runs on one space must know about each other.
 
@@ -36,7 +44,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.epochs = 0
-        self._lock = RLock()
+        self._at_work: _AtWork = {}
         self._drops = self._saves = 0
         self._epoch: int | None = None
         self._stage = _Stage.AT_WORK
@@ -56,15 +64,19 @@ class Turns:
         """Note that a run has dropped state."""
         self._drops += 1
 
-    def in_one_thread(self, what: str) -> AbstractContextManager[None]:
+    def in_one_thread(self, what: str, *, waits: bool = False) -> AbstractContextManager[None]:
         """Have a block refused while another thread is in such a block of any run, instead of waiting for it.
 
         A block within one of the same thread, such as in a function that an epoch calls, is not refused by this.
 
+        Args:
+            what: what is refused, in words.
+            waits: whether to wait all the same, since nobody else stays in such a block: all of them are refused there.
+
         Raises:
             CheckpointProtocolError: another thread is in such a block.
         """
-        return _InOneThread(self, self._lock, what)
+        return _InOneThread(self, self._at_work, what, waits=waits)
 
     def in_epoch(self, epoch: int) -> AbstractContextManager[None]:
         """Have all saves and all other runs refused while a run processes an epoch; if it fails, also afterwards."""
@@ -163,18 +175,40 @@ class Turns:
 class _InOneThread:
     """The block of :meth:`Turns.in_one_thread`; a class for the same reason as :class:`_InEpoch`."""
 
-    def __init__(self, turns: Turns, lock: RLock, what: str) -> None:
-        self._turns, self._lock, self._what = turns, lock, what
+    def __init__(self, turns: Turns, at_work: _AtWork, what: str, *, waits: bool) -> None:
+        self._turns, self._at_work, self._what, self._waits = turns, at_work, what, waits
+        self._is_outermost = False
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self._turns.refuse_in_epoch(self._what)
-            raise CheckpointProtocolError(
-                f"{self._what} while another thread changes it with a run: all else waits until that has returned"
-            )
+        mine = get_ident(), ref(self)
+        while (held := self._at_work.setdefault(_THREAD, mine)) is not mine:
+            thread, block = held
+            if block() is None:
+                self._forget(held)
+            elif thread == mine[0]:
+                return
+            else:
+                self._refuse()
+        self._is_outermost = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._lock.release()
+        if self._is_outermost:
+            del self._at_work[_THREAD]
+
+    def _forget(self, held: _Block) -> None:
+        """Forget a block that was left, and that Ctrl-C kept from saying so."""
+        with _MAKING:
+            if self._at_work.get(_THREAD) is held:
+                del self._at_work[_THREAD]
+
+    def _refuse(self) -> None:
+        if self._waits:
+            sleep(_POLL_SECONDS)
+            return
+        self._turns.refuse_in_epoch(self._what)
+        raise CheckpointProtocolError(
+            f"{self._what} while another thread changes it with a run: all else waits until that has returned"
+        )
 
 
 class _InEpoch:
@@ -199,12 +233,20 @@ class _InEpoch:
 
 _turns: WeakKeyDictionary[ObjectSpace, Turns] = WeakKeyDictionary()
 
+_MAKING = Lock()
+
+_THREAD = "thread"
+
+_POLL_SECONDS = 0.001
+
 
 def turns_on(space: ObjectSpace) -> Turns:
     """Return the turns on a space, which asks them before each save and tells them of rollbacks."""
-    found = _turns.get(space)
-    if found is None:
-        found = _turns[space] = Turns()
-        space.ask_before_save(found.refuse_save)
-        space.on_rollback(found.went_back)
+    with _MAKING:  # Two threads may open the first runs at once.
+        found = _turns.get(space)
+        if found is None:
+            found = Turns()
+            space.ask_before_save(found.refuse_save)
+            space.on_rollback(found.went_back)
+            _turns[space] = found
     return found

@@ -140,11 +140,11 @@ def test_a_file_of_several_names_is_read_and_not_written(tmp_path: Path) -> None
     assert sorted(tmp_path.glob(".state*")) == [other]
 
 
-@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal", ".owner"])
 def test_a_store_and_the_log_of_another_one_do_not_share_a_name(tmp_path: Path, end: str) -> None:
     path = tmp_path / f"state.db{end}"
     for make in (CheckpointStore, lambda name: CheckpointStore(":memory:").fork(name)):
-        with pytest.raises(CheckpointError, match=r"keeps beside a database 'state\.db', and removes"):
+        with pytest.raises(CheckpointError, match=r"lies beside a store 'state\.db' while it is open, and is removed"):
             make(path)
     path.touch()
     with pytest.raises(CheckpointError, match="name another file"):
@@ -160,9 +160,20 @@ def test_a_store_and_the_log_of_another_one_do_not_share_a_name(tmp_path: Path, 
         assert len(store.checkpoints()) == 1, "a version that took the name has written it"
 
 
+def test_the_index_of_a_log_is_refused_without_a_look_into_it(tmp_path: Path) -> None:
+    """To open and close it would end the locks that SQLite has on it in this process."""
+    with CheckpointStore(tmp_path / "state.db") as store:
+        store.append(run_of({"1": "1"}))
+        for read_only in (True, False):
+            with pytest.raises(
+                CheckpointError, match=r"state\.db-shm is what SQLite keeps beside state\.db: name that one"
+            ):
+                CheckpointStore(tmp_path / "state.db-shm", read_only=read_only)
+
+
 def test_a_link_to_the_name_of_a_log_makes_no_store_there(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "state.db-wal")
-    with pytest.raises(CheckpointError, match=r"keeps beside a database 'state\.db', and removes"):
+    with pytest.raises(CheckpointError, match=r"lies beside a store 'state\.db' while it is open, and is removed"):
         CheckpointStore(tmp_path / "link.db")
 
 

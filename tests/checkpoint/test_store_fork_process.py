@@ -14,7 +14,7 @@ from threading import Event, Thread
 import pytest
 from click.testing import CliRunner
 
-from checkpoint import CheckpointError, CheckpointStore
+from checkpoint import CheckpointError, CheckpointStore, inherited
 from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of
@@ -110,6 +110,25 @@ def test_a_fork_waits_until_no_other_thread_is_about_to_open_a_store(
     assert entered.wait(PATIENCE)
     assert told(lambda: is_inside) == "[]"
     thread.join()
+
+
+def test_a_fork_waits_for_nobody_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it waits for may wait for the thread that forks."""
+    monkeypatch.setattr(inherited, "_PATIENCE_SECONDS", 0.2)
+    entered, leave = Event(), Event()
+
+    def hold(store: CheckpointStore) -> None:
+        with inherited.OPENING, store.session.mutex:
+            entered.set()
+            leave.wait(PATIENCE)
+
+    with quick_store(path.with_name("other.db")) as store:
+        thread = Thread(target=hold, args=(store,))
+        thread.start()
+        assert entered.wait(PATIENCE)
+        assert told(lambda: "forked") == "forked"
+        leave.set()
+        thread.join()
 
 
 def test_a_grandchild_is_refused_it_too(path: Path) -> None:

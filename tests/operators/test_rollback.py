@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count as numbers
+from threading import Event, Timer
 from typing import Any
 from unittest.mock import Mock
 
@@ -40,9 +41,11 @@ from objectspace.operators import (
     run_local,
     sum_,
 )
+from objectspace.operators.turns import turns_on
 from objectspace.operators.value_groups import HELD
 from objectspace.relational import Chunk, Column, RowError, StateTable, StorageTable, TableSchema
 from tests.objects.interruptions import at_exit, interrupted
+from tests.patience import PATIENCE
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"], watermark_column="k")
 VALUE = TableSchema([Column("v", "int64")])
@@ -488,6 +491,36 @@ def test_while_a_thread_reads_its_batch_no_run_of_another_thread_is_opened_and_n
     assert "while another thread changes it with a run" in refused[0]
     assert list(space.get_list("mine")) == [1]
     assert run.rows("counts") == [(0, 1), (1, 1)]
+
+
+def test_a_run_that_fails_while_it_feeds_goes_back_whoever_is_being_refused_meanwhile() -> None:
+    space, entered, leave = PersistedObjectSpace(CheckpointStore(":memory:")), Event(), Event()
+    run = run_local(results("counts"), BATCHES[:2], space)
+
+    def be_refused() -> None:
+        with turns_on(space).in_one_thread("no run can change the space"):
+            entered.set()
+            leave.wait(PATIENCE)
+
+    def batches() -> Iterator[Any]:
+        yield BATCHES[0]
+        pool.submit(be_refused)
+        assert entered.wait(PATIENCE)
+        Timer(0.1, leave.set).start()
+        raise ZeroDivisionError
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
+        run_local(results("counts", "all"), batches(), space)
+    run.step(BATCHES[2])
+    assert run.position == 3
+
+
+def test_a_block_that_an_interruption_kept_from_saying_that_it_was_left_admits_others() -> None:
+    turns = turns_on(PersistedObjectSpace(CheckpointStore(":memory:")))
+    turns.in_one_thread("nothing").__enter__()
+    gc.collect()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: turns.in_one_thread("nothing").__enter__()).result() is None
 
 
 def test_in_the_midst_of_a_batch_that_is_replayed_its_run_feeds_no_other() -> None:
