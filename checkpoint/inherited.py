@@ -142,7 +142,9 @@ def _release_all() -> None:
 
 
 def _leave_all_to_parent() -> None:
+    global OPENING
     _release_all()
+    OPENING = RLock()  # Somebody who was not waited for long enough may have the other one, and is not here.
     left: list[Any] = [one for user in list(_USERS) for one in user.leave_to_parent()]
     for connection, identity in list(_OPENED.items()):
         if _is_open(connection):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from enum import Enum, auto
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from time import sleep
 from types import TracebackType
 from weakref import WeakKeyDictionary, ref
@@ -197,9 +197,12 @@ class _InOneThread:
 
     def _forget(self, held: _Block) -> None:
         """Forget a block that was left, and that Ctrl-C kept from saying so."""
-        with _MAKING:
-            if self._at_work.get(_THREAD) is held:
-                del self._at_work[_THREAD]
+        if _FORGETTING.acquire(blocking=False):
+            try:
+                if self._at_work.get(_THREAD) is held:
+                    del self._at_work[_THREAD]
+            finally:
+                _FORGETTING.release()
 
     def _refuse(self) -> None:
         if self._waits:
@@ -233,7 +236,8 @@ class _InEpoch:
 
 _turns: WeakKeyDictionary[ObjectSpace, Turns] = WeakKeyDictionary()
 
-_MAKING = Lock()
+_FORGETTING = RLock()
+"""What is held while a block is forgotten, so that no other thread's goes in its place."""
 
 _THREAD = "thread"
 
@@ -242,11 +246,10 @@ _POLL_SECONDS = 0.001
 
 def turns_on(space: ObjectSpace) -> Turns:
     """Return the turns on a space, which asks them before each save and tells them of rollbacks."""
-    with _MAKING:  # Two threads may open the first runs at once.
-        found = _turns.get(space)
-        if found is None:
-            found = Turns()
-            space.ask_before_save(found.refuse_save)
-            space.on_rollback(found.went_back)
-            _turns[space] = found
+    found = _turns.get(space)
+    if found is None:
+        made = Turns()
+        space.ask_before_save(made.refuse_save)
+        space.on_rollback(made.went_back)
+        found = _turns.setdefault(space, made)  # Two threads may open the first runs at once.
     return found

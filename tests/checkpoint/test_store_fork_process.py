@@ -126,7 +126,7 @@ def test_a_fork_waits_for_nobody_without_end(path: Path, monkeypatch: pytest.Mon
         thread = Thread(target=hold, args=(store,))
         thread.start()
         assert entered.wait(PATIENCE)
-        assert told(lambda: "forked") == "forked"
+        assert told(partial(numbers, path)) == "[1]"
         leave.set()
         thread.join()
 
