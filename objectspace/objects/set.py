@@ -128,7 +128,9 @@ class SetMethods(MutableSet[T]):
 
     def union(self, *others: Iterable[S]) -> set[T | S]:
         """Return a plain set of the elements of this one and all others."""
-        return self.copy().union(*others)
+        found: set[Any] = self.copy()
+        found.update(*others)
+        return found
 
     def intersection(self, *others: Iterable[Any]) -> set[T]:
         """Return a plain set of what this one and all others have."""
@@ -164,7 +166,7 @@ class SetMethods(MutableSet[T]):
 
     @_of_sets
     def __or__(self, other: AbstractSet[S]) -> set[T | S]:
-        return self.copy().union(other)
+        return self.union(other)
 
     @_of_sets
     def __and__(self, other: AbstractSet[Any]) -> set[T]:
