@@ -23,7 +23,7 @@ from checkpoint.errors import CheckpointError
 from checkpoint.failures import code_of, lacks_room
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
-from checkpoint.recognised import LOGS, require_free_name
+from checkpoint.recognised import BESIDE, require_free_name
 from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
 from checkpoint.session import PAGE_BYTES, Session
 from checkpoint.tiers import RunNumber
@@ -33,9 +33,6 @@ ORIGIN = "forked_from"
 """The setting of a fork that records its origin: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
 
 _PORTION_ROWS = 4096
-
-BESIDE = ("", *LOGS, ".lock", ".owner")
-"""The suffixes of the names of a store file and of the files that may lie beside it."""
 
 
 def fork(
@@ -77,7 +74,7 @@ def fork(
             advice = "see to the permissions of its folder, and whether its disk is read-only"
         raise CheckpointError(f"{path} cannot be written ({said}): {advice}, try again") from error
     finally:
-        for end in BESIDE:
+        for end in ("", *BESIDE):
             with suppress(OSError):
                 staged.with_name(staged.name + end).unlink(missing_ok=True)
 

@@ -18,6 +18,9 @@ _OLDEST_SQLITE = (3, 33)
 LOGS = ("-wal", "-shm", "-journal")
 """How the names of the files end that SQLite keeps beside a database, and removes."""
 
+BESIDE = (*LOGS, ".lock", ".owner")
+"""How the names of all files end that may lie beside a store."""
+
 _MAGIC = b"SQLite format 3\0"
 """The first bytes of a database."""
 
@@ -64,7 +67,8 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
     inherited.require_own(path)
     try:
-        folder = path.resolve().parent
+        target = path.resolve()
+        folder = target.parent
         is_folder, has_folder = path.is_dir(), folder.is_dir()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:  # RuntimeError: its links lead in a circle.
         raise CheckpointError(f"{str(path)!r} cannot be used as a path ({error}): name another file") from error
@@ -72,13 +76,13 @@ def require_usable(path: Path, *, read_only: bool) -> None:
         raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
     if not has_folder:
         raise CheckpointError(f"{path} cannot be created: the folder {folder} does not exist; create it first")
-    _require_no_index(path.resolve())
-    _require_no_store_beside(path.resolve())
+    _require_no_index(target)
+    _require_no_store_beside(target)
     if not path.exists():
         if read_only:
             raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")
         require_free_name(path)
-        require_free_name(path.resolve())
+        require_free_name(target)
         return
     if not path.is_file():
         raise CheckpointError(f"{path} is not a regular file, or was removed this moment: name another one")
@@ -96,16 +100,16 @@ def require_usable(path: Path, *, read_only: bool) -> None:
 
 
 def require_free_name(path: Path) -> None:
-    """Refuse a name that would be taken for the log or the lock of another store, and removed with it.
+    """Refuse a name that would be taken for the log or the lock of another store, and lost with it.
 
     Raises:
         CheckpointError: it is one.
     """
-    for end in (*LOGS, ".lock", ".owner"):
+    for end in BESIDE:
         if path.name.endswith(end):
             raise CheckpointError(
                 f"{path} is the name of what lies beside a store {path.name.removesuffix(end)!r} while it is open, and"
-                " is removed then: name another file"
+                " is removed or emptied with that: name another file"
             )
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkpoint.fork import BESIDE
 from checkpoint.lock import owner_of
+from checkpoint.recognised import BESIDE
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values, printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
@@ -173,7 +173,7 @@ def _leftovers(path: Path, advice: list[str]) -> list[str]:
     """Return the temporary files that interrupted copies have left beside a store."""
     found = [
         str(one)
-        for end in BESIDE
+        for end in ("", *BESIDE)
         for one in path.parent.glob(f".*.tmp{end}")
         if one.is_file() and time.time() - one.stat().st_mtime > _OLD_SECONDS
     ]
