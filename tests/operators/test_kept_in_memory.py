@@ -97,6 +97,15 @@ def test_no_more_keys_are_kept_than_was_asked_for(name: str, monkeypatch: pytest
     assert 0 < len({text for text in found if text.startswith(f"{MARK}k")}) <= most
 
 
+@pytest.mark.parametrize("step", [10, 100])
+@pytest.mark.parametrize("is_rising", [False, True])
+def test_no_more_rows_of_a_group_are_kept_than_was_asked_for(step: int, is_rising: bool) -> None:
+    there = [("+", (f"{MARK}k", 0, 0.0, f"{MARK}{n:03}")) for n in range(100)]
+    there = there if is_rising else there[::-1]
+    found = kept(epochs(agg(extreme_cache=3), [there[start : start + step] for start in range(0, 100, step)]))
+    assert 0 < len(found - {f"{MARK}k"}) <= 3
+
+
 OPERATORS: dict[str, Callable[..., Operator]] = {
     "aggregation": agg,
     "aggregation of what only comes": lambda *given: agg(*given, append_only=True),
