@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
+from filelock import FileLock, Timeout
 
 from checkpoint.chain.cache import write_image
 from checkpoint.chain.chain import Chain
-from checkpoint.chain.folders import scratch_folder
+from checkpoint.chain.folders import cache_root, folder_name, made, scratch_folder, unusable
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import OperatorPlan
 from checkpoint.chain.waiting import note_image
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, StoreLockedError
 
 
 def write_image_beside(plan: OperatorPlan, shard: int, *, is_noted: bool = False) -> AcceptedRun:
@@ -30,9 +33,11 @@ def write_image_beside(plan: OperatorPlan, shard: int, *, is_noted: bool = False
             process.
         shard: the number of the shard.
         is_noted: whether to note at the location that the image waits for an epoch to name it. It is then made apart
-            from the caches of this machine: a task that met one in use would have to make another.
+            from the caches of this machine: a task that met one in use would have to make another. Only one process
+            of this machine does so at a time: a job that is started again and again would start one each time.
 
     Raises:
+        StoreLockedError: another process, or another thread, is making and noting an image of the shard.
         CheckpointError: the process failed; its last line of output follows.
 
     Time: O(state). Dirties: the cache, and one or two new files of the location.
@@ -40,6 +45,9 @@ def write_image_beside(plan: OperatorPlan, shard: int, *, is_noted: bool = False
     order = _order(plan, shard, is_noted)
     if order is None:
         return _written(plan, shard, is_noted)
+    if is_noted:
+        with _alone(plan, shard):
+            pass  # The other process takes it; to start one in vain would cost more than this look.
     # How to reach the location may be secret, so it goes through a pipe, not into the process list.
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(command, input=order, capture_output=True, check=False, env=_environment())
@@ -97,10 +105,32 @@ def _written(plan: OperatorPlan, shard: int, is_noted: bool) -> AcceptedRun:
     if not is_noted:
         return write_image(plan, shard)
     # Here, not in the process that waits: that may end meanwhile and take the folder along.
-    with scratch_folder() as cache:
+    with _alone(plan, shard), scratch_folder() as cache:
         image = write_image(replace(plan, cache=str(cache)), shard)
         note_image(plan.location, plan.incarnation, image)
     return image
+
+
+@contextmanager
+def _alone(plan: OperatorPlan, shard: int) -> Iterator[None]:
+    """Keep other processes of this machine, and other threads, from making an image of a shard to note.
+
+    Raises:
+        StoreLockedError: one of them does.
+        CheckpointError: the folder of the caches cannot be written.
+    """
+    folder = made(cache_root() / plan.incarnation / f"{folder_name(plan.operator)}-{shard}")
+    try:
+        held = FileLock(folder / "image.lock").acquire(timeout=0)
+    except Timeout:
+        raise StoreLockedError(
+            f"image of {plan.operator}/{shard} at {plan.location.url}: another process of this machine is making one:"
+            " wait for its note"
+        ) from None
+    except OSError as error:
+        raise unusable(folder, error) from error
+    with held:
+        yield
 
 
 def _order(plan: OperatorPlan, shard: int, is_noted: bool) -> bytes | None:

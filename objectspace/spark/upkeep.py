@@ -20,6 +20,7 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from checkpoint.chain.waiting import noted_files, noted_images
+from checkpoint.errors import StoreLockedError
 from objectspace.spark.handover import remove_before
 
 LOG = logging.getLogger("objectspace.spark")
@@ -195,7 +196,11 @@ class Upkeep:
 
     def _make_image(self, plan: OperatorPlan, shard: int) -> None:
         begun = time.monotonic()
-        image = write_image_beside(plan, shard, is_noted=True)
+        try:
+            image = write_image_beside(plan, shard, is_noted=True)
+        except StoreLockedError as error:
+            LOG.debug("%s", error)  # That of an earlier start of the job, say: its note is found later.
+            return
         with self._lock:
             self._waiting[plan.operator, shard] = WaitingImage(image, time.time())
         seconds = time.monotonic() - begun

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
-from checkpoint import CheckpointError, CorruptStoreError, RunWriter, UnknownCheckpointError
+from checkpoint import CheckpointError, CorruptStoreError, RunWriter, StoreLockedError, UnknownCheckpointError
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
@@ -29,9 +29,10 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from checkpoint.chain.manifest import seal, unseal
-from checkpoint.chain.waiting import note_image
+from checkpoint.chain.waiting import note_image, noted_files
 from checkpoint.tool.command import cli, load
 from checkpoint.tool.copying import fork_space
+from checkpoint.tool.rehearsal import Rehearsal
 from objectspace import PersistedObjectSpace
 from tests.patience import wait_until
 
@@ -271,6 +272,42 @@ def test_a_noted_image_stays_until_its_note_goes(publish: Publisher, tmp_path: P
     assert chain.waiting_images() == [], "one is named, and there is nothing to replace for the other"
     assert chain.collect(grace_seconds=0).runs == 1
     assert (chain.location.read(other.file), chain.location.names("handover")) == (None, [])
+
+
+class _AtNotes(Rehearsal):
+    """A location that no other process reaches, where something is done whenever an image is to be noted."""
+
+    def __init__(self, location: Location, work: Callable[[], object]) -> None:
+        super().__init__(location, lambda done, total: None, is_dry=False)
+        self._work = work
+
+    def write(self, name: str, data: bytes) -> None:
+        """Do the work first if it is a note."""
+        if name.startswith("handover/"):
+            self._work()
+        super().write(name, data)
+
+
+def test_one_process_of_a_machine_makes_an_image_of_a_shard_to_note(
+    publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    for number in range(3):
+        publish(chain, {"a": number}, {"b": number})
+    plan = chain.operator_plan(OPERATOR)
+    made: list[Any] = []
+
+    def start_another() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "executable", "no process is to start")
+            with pytest.raises(StoreLockedError, match=r"image of counter/0 at .*: another process of this machine is"):
+                write_image_beside(plan, 0, is_noted=True)
+        made.append(write_image_beside(plan, 1, is_noted=True))
+
+    made.append(write_image_beside(replace(plan, location=_AtNotes(chain.location, start_another)), 0, is_noted=True))
+    made.append(write_image_beside(plan, 0, is_noted=True))
+    assert [image.shard for image in made] == [1, 0, 0]
+    assert {image.file for image in made} == noted_files(chain.location)
 
 
 def test_an_image_that_is_noted_while_a_collection_looks_at_files_stays(publish: Publisher, tmp_path: Path) -> None:

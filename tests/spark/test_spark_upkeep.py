@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
+from filelock import FileLock
 from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +27,7 @@ from checkpoint.chain import (
     OperatorPlan,
     SourcePosition,
     WaitingImage,
+    cache_root,
     location_at,
     save_run,
 )
@@ -174,6 +176,19 @@ def test_an_image_that_is_made_while_the_driver_ends_is_noted(tmp_path: Path) ->
     wait_until(lambda: start.notes, "a note")
     (note,) = start.notes
     assert note.endswith(".json")
+
+
+def test_an_image_that_an_earlier_start_is_making_is_neither_made_again_nor_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = _Starts(tmp_path)
+    for _ in range(2):
+        start(full_after=64)
+    with FileLock(cache_root() / start.chain.incarnation / f"{OPERATOR}-0" / "image.lock"):
+        start()
+    assert (start.notes, caplog.text) == ([], "")
+    start()
+    assert len(start.notes) == 1
 
 
 def test_an_image_that_has_waited_for_a_day_is_named_by_the_next_start(tmp_path: Path) -> None:
