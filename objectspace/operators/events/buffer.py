@@ -97,6 +97,15 @@ class Buffer(EventOperator):
             return []
         return self._tick_overlapping(at) if self._overlaps else self._tick_alone(at)
 
+    def _due_from(self) -> float:
+        if self._clock is None or self._clock.value is None or self._periods is None:
+            return math.inf
+        first = self._clock.value
+        if not self._overlaps:
+            return self._periods.start(self._period.value + 1, first)
+        begins = self._periods.start(self._seen.value, first)
+        return min(begins, self._periods.end(self._open.peek(), first)) if len(self._open) else begins
+
     def _finish(self, source: int) -> list[Any]:
         lists = [list(self._list_of(number)) for number in self._open] if self._overlaps else [list(self._list)]
         self._end()

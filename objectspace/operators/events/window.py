@@ -104,6 +104,16 @@ class Window(Nested):
             out = self._tick_timed(errors, at) if self._seen is None else self._tick_both(errors, at)
         return self._unless(errors, out + self._tell_all(errors, at))
 
+    def _due_from(self) -> float:
+        inner = self._first_due()
+        if self._clock is None or self._clock.value is None or self._periods is None:
+            return inner
+        first = self._clock.value
+        if self._seen is not None:
+            return min(inner, self._periods.start(self._period.value + 1, first))
+        begins = self._periods.start(max(self._begun.value, self._reached.value), first)
+        return min(inner, begins, self._end_of(min([self._begun.value, *self._numbers])))
+
     def _finish(self, source: int) -> list[Any]:
         return self._close_all()
 

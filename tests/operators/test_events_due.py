@@ -1,0 +1,151 @@
+"""Inner sequences hear of the time when they are due, and what comes out is as if they heard of every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators.events import Average, Buffer, Chain, EventOperator, GroupBy, SelectMany, Take, Window
+from objectspace.operators.events.nested import Nested
+
+Make = Callable[[], EventOperator]
+
+LENGTHS = st.sampled_from([0.1, 0.3, 1, 2.5, 7])
+COUNTS = st.integers(1, 3)
+
+
+def nests(inner: st.SearchStrategy[Make]) -> st.SearchStrategy[Make]:
+    return st.one_of(
+        st.builds(lambda make: lambda: GroupBy(lambda value: value % 3, lambda key: make()), inner),
+        st.builds(lambda make, n: lambda: Window(n, lambda number: make()), inner, COUNTS),
+        st.builds(
+            lambda make, d, s: lambda: Window(None, lambda number: make(), duration=d, shift=s), inner, LENGTHS, LENGTHS
+        ),
+        st.builds(lambda make, n, d: lambda: Window(n, lambda number: make(), duration=d), inner, COUNTS, LENGTHS),
+        st.builds(lambda make, d: lambda: Chain(make(), Buffer(duration=d)), inner, LENGTHS),
+    )
+
+
+MAKES: st.SearchStrategy[Make] = st.recursive(
+    st.one_of(
+        st.builds(lambda d, s: lambda: Buffer(duration=d, shift=s), LENGTHS, LENGTHS),
+        st.builds(lambda n, d: lambda: Buffer(n, duration=d), COUNTS, LENGTHS),
+        st.builds(lambda n: lambda: Buffer(n), COUNTS),
+        st.builds(lambda n: lambda: Take(n), COUNTS),
+    ),
+    nests,
+    max_leaves=3,
+)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["value", "value", "value", "inner", "inner", "time", "save", "reopen", "rollback"]),
+        st.integers(0, 5),
+        st.sampled_from([0, 0, 0.1, 0.2, 0.3, 1, 3]),
+    ),
+    max_size=25,
+)
+
+
+class Run:
+    """An operator with inner sequences of some kind, by key for a GroupBy and by value for a SelectMany."""
+
+    def __init__(self, make: Make, many: bool) -> None:
+        self._make = lambda: SelectMany(lambda v: make()) if many else GroupBy(lambda v: v, lambda k: make())
+        self._many, self._store = many, CheckpointStore(":memory:")
+        self.open()
+
+    def open(self) -> None:
+        self._space = PersistedObjectSpace(self._store)
+        self._operator = self._make()
+        self._operator.open(self._space, "op")
+
+    def step(self, what: str, value: int, at: float) -> str:
+        """Do something, and return what came out, or the error."""
+        try:
+            if what == "time":
+                return repr(self._operator.on_time(at))
+            if what == "inner" and self._many:
+                return repr(self._operator.on_inner(value, value + 1, at))
+            if what in ("value", "inner"):
+                return repr(self._operator.on_next(value, at=at))
+        except (TypeError, ValueError) as error:
+            return repr(error)
+        if what == "rollback":
+            self._space.rollback()
+            self._operator.open(self._space, "op")
+        else:
+            self._space.checkpoint()
+        if what == "reopen":
+            self.open()
+        return ""
+
+    def end(self) -> str:
+        return repr(self._operator.on_completed()) + repr(list(self._space))
+
+
+@settings(max_examples=150)
+@given(make=MAKES, many=st.booleans(), steps=STEPS)
+def test_what_comes_out_is_as_if_all_heard_of_every_time(make: Make, many: bool, steps: list[Any]) -> None:
+    ours, told = Run(make, many), Run(make, many)
+    at = 0.0
+    for what, value, passes in steps:
+        at += passes
+        found = ours.step(what, value, at)
+        with patch.object(Nested, "_due_by", lambda self, at: sorted(self._waiting())):
+            assert found == told.step(what, value, at)
+    assert ours.end() == told.end()
+
+
+@pytest.mark.parametrize(
+    "inner", [lambda: Buffer(duration=100), lambda: Window(None, lambda n: Average(), duration=100)]
+)
+def test_only_those_that_are_due_are_told(inner: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = GroupBy(lambda value: value, lambda key: inner())
+    groups.open(VolatileObjectSpace(), "groups")
+    for value in range(50):
+        groups.on_next(value, at=value)
+    told: list[str] = []
+    on_time = EventOperator.on_time
+    monkeypatch.setattr(EventOperator, "on_time", lambda self, at: told.append(self.name) or on_time(self, at))
+    assert groups.on_time(60) == groups.on_time(99) == []
+    assert {*told} == {"groups"}
+    assert len(groups.on_time(101.5)) == 2
+    assert {name.rpartition("/")[0] for name in told if name.endswith((".Buffer", ".Window"))} == {
+        "groups/0",
+        "groups/1",
+    }
+
+
+class Times(EventOperator):
+    """An operator that gives every time that it hears of."""
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return []
+
+    def _tick(self, at: float) -> list[Any]:
+        return [at]
+
+
+class Hurried(Buffer):
+    """A buffer that also gives every time that it hears of, of which the buffer that it is knows nothing."""
+
+    def _tick(self, at: float) -> list[Any]:
+        return [*super()._tick(at), at]
+
+
+@pytest.mark.parametrize("inner", [Times, lambda: Hurried(duration=100), lambda: Chain(Take(9), Times())])
+def test_an_operator_of_ones_own_hears_of_every_time(inner: Make) -> None:
+    groups = GroupBy(lambda value: value, lambda key: inner())
+    groups.open(VolatileObjectSpace(), "groups")
+    groups.on_next(1, at=0)
+    groups.on_next(2, at=0)
+    for at in (1, 2):
+        assert groups.on_time(at) == [(1, at), (2, at)]
