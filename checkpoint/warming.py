@@ -71,7 +71,8 @@ def _has_started(thread: Thread) -> bool:
 
 
 def _run(path: str, queries: Sequence[Query]) -> None:
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
+    address = f"{Path(path).as_uri()}?mode=ro"
+    with suppress(sqlite3.Error, MemoryError), closing(sqlite3.connect(address, uri=True)) as connection:
         if connection.execute("PRAGMA user_version").fetchone()[0] < schema.FORMAT_VERSION:
             schema.prepare_older(connection)
         for statement, parameters in queries:

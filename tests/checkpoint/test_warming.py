@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
@@ -91,6 +92,18 @@ def test_what_cannot_be_read_ahead_is_left_alone(tmp_path: Path) -> None:
         warming.warm(store.path, [("SELECT nothing FROM nowhere", ()), ("SELECT 1", ())] * 9)
         assert not (tmp_path / "nowhere").exists()
         assert found_in(store, [1]) == {1: "one"}
+
+
+def test_where_memory_runs_out_reading_ahead_ends_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Mock()
+    monkeypatch.setattr(threading, "excepthook", told)
+    monkeypatch.setattr(warming, "closing", Mock(side_effect=MemoryError))
+    with quick_store(tmp_path / "state.db") as store:
+        store.append(run_of(dict.fromkeys(range(100), 0)))
+        assert len(found_in(store, range(100))) == 100
+    assert not told.called
 
 
 def test_where_there_are_no_more_threads_all_is_found_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
