@@ -48,6 +48,9 @@ class HashJoin(Operator):
     also a table of how many rows match each of them, its degree. An event dirties the slot of its row, and the slot of
     the degree of each match on a side that has degrees.
 
+    A row is compared with each row of its join key on the other side, also those that the condition refuses. If the
+    condition is about times, an :class:`IntervalJoin` reads only those that are near.
+
     Args:
         left_schema: the schema of the left input; its primary key is the stream key.
         right_schema: the schema of the right input.
@@ -150,7 +153,8 @@ class HashJoin(Operator):
             SchemaMismatchError: the chunk has other columns.
             ExpressionError: the condition is a function, and it failed; the chunk was not taken.
 
-        Time: O(rows · (log n + matches)). Dirties: one slot per row, and one per match whose degree changes.
+        Time: O(rows · (log n + rows of the join key)), however many of these the condition refuses.
+        Dirties: one slot per row, and one per match whose degree changes.
         """
         self._check_side(side)
         changes = net_changes(taken(self._sides[side].schema, chunk))
