@@ -227,7 +227,8 @@ class StateTable:
         A scan that is open while an epoch is sealed, the space is rolled back, or the schema is changed continues after
         its last key with the rows that are there then; some rows may have been read ahead, as they were.
 
-        Time: O(log n) for the first row, then O(1) per row.
+        Time: O(log n), and O(1) per row; also per one that is passed over: deleted and not sealed yet, or hidden by a
+        watermark that does not lead the key.
         """
         if inclusive is not INCLUSIVE:
             check_inclusive(self.name, inclusive)
@@ -248,7 +249,7 @@ class StateTable:
             RowError: a value does not fit the schema.
             VnodeNotOwnedError: a prefix belongs to a vnode of another instance.
 
-        Time: O(log n) per prefix and O(1) per row.
+        Time: O(log n) per prefix and O(1) per row; also per one that is passed over, as in :meth:`scan`.
         """
         found = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
         return table_scans.scan_all(self, [self._span(prefix, *bound) for prefix, bound in found])

@@ -125,7 +125,8 @@ class StorageTable:
         Raises:
             RowError: a value does not fit the schema, or a bound covers columns of different directions.
 
-        Time: O(log n) for the first row, then O(1) per row.
+        Time: O(log n), and O(1) per row; also per one that is passed over: deleted by a run that is not merged yet, or
+        hidden by a watermark that does not lead the key.
         """
         check_inclusive(self.name, inclusive)
         rows = self._view.rows(*self._view.keys.checked_range(prefix, lower, upper), inclusive, reverse)
