@@ -84,8 +84,8 @@ def diff(
     changed row, only the columns that changed. With --json the sign is the `op`. With NAME, a table includes what
     changed of its schema and its watermarks, a key-value table its catalogue entry. If only HEAD can be read, as after
     a restore, it can be compared only with 0, and A has to say so. In a space all shards are compared; after a rescale
-    they start over, so what a shard had goes, and what it has comes. The time depends on what changed, not on the size
-    of the state, as long as the runs between the two are there.
+    they start over, so what a shard had goes, and what it has comes. The time depends on what changed and on the number
+    of objects, not of slots, as long as the runs between the two are there.
 
     The exit status is 0 if nothing changed, 1 if something did, and 2 for trouble.
 
