@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import CharType, StringType, StructType, VarcharType
 
@@ -126,16 +126,23 @@ def require_told_apart(sources: Sequence[Declared]) -> None:
         SchemaError: two columns of a source differ only by case, which Spark is set to ignore.
     """
     for one in sources:
-        if str(one.frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":  # Spark takes TRUE, too.
-            continue
-        known: dict[str, str] = {}
-        for name in one.frame.columns:
-            other = known.setdefault(name.lower(), name)
-            if other != name:
-                raise SchemaError(
-                    f"source {one.name!r}: Spark takes its columns {other!r} and {name!r} for one: rename one of them,"
-                    " or set spark.sql.caseSensitive to true"
-                )
+        if found := taken_for_one(one.frame.sparkSession, one.frame.columns):
+            raise SchemaError(
+                f"source {one.name!r}: Spark takes its columns {found[0]!r} and {found[1]!r} for one: rename one of"
+                " them, or set spark.sql.caseSensitive to true"
+            )
+
+
+def taken_for_one(spark: SparkSession, columns: Iterable[str]) -> tuple[str, str] | None:
+    """Return two columns that differ only by case if Spark is set to ignore it, or ``None`` if it tells all apart."""
+    if str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true":  # Spark takes TRUE, too.
+        return None
+    known: dict[str, str] = {}
+    for name in columns:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            return other, name
+    return None
 
 
 def wide(sources: Sequence[Declared], frames: Mapping[str, DataFrame]) -> DataFrame:

@@ -40,7 +40,7 @@ from objectspace.spark.printable import in_words
 from objectspace.spark.progress import EpochProgress
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.routes import PIPELINE, require_kind
-from objectspace.spark.sinks import FrameFunction, no_exit
+from objectspace.spark.sinks import FrameFunction, no_exit, require_handed_out
 from objectspace.spark.storage import require_shared
 from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 
@@ -271,7 +271,8 @@ class Pipeline(Builder):
             FencedError: the space was replaced under this pipeline, which must be created again.
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
-            SchemaError: there is nothing to run, or two things.
+            SchemaError: there is nothing to run, or two things; or Spark takes two columns of a source for one, or of
+                what ``for_each_epoch`` hands out.
             TypeError: the trigger is not a mapping, or none that runs micro-batches.
         """
         _require_trigger(trigger)
@@ -294,6 +295,7 @@ class Pipeline(Builder):
         self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
         require_classic(rows, "Pipeline.start")
+        require_handed_out(rows.sparkSession, {name: self.columns[name] for name in self.frame_functions})
         place = os.fspath(checkpoint_location)
         done = newest_commit(rows.sparkSession, place)
         if done is not None:

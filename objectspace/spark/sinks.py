@@ -22,9 +22,11 @@ from checkpoint.chain import Location
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Node
-from objectspace.relational import Chunk, TableSchema, compacted
+from objectspace.relational import Chunk, SchemaError, TableSchema, compacted
+from objectspace.relational.chunk import OP_COLUMN
 from objectspace.spark.forms import conforming
 from objectspace.spark.handover import FOLDER, Parcel, fits, read_parcel, settled, together
+from objectspace.spark.inputs import taken_for_one
 from objectspace.spark.printable import add_note
 from objectspace.spark.stages import Exit
 
@@ -80,6 +82,26 @@ def noted_built(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel
     # What is not of the epoch of the changes was left there before an earlier version made that epoch.
     epochs = {name: parcels[0].epoch for name, parcels in found.items() if parcels}
     return {name: noted[name][1] for name, epoch in epochs.items() if noted.get(name, "")[:1] == [epoch]}
+
+
+def require_handed_out(spark: SparkSession, columns: Mapping[str, Sequence[str]]) -> None:
+    """Make sure that Spark finds each column of the changes that functions take as a DataFrame.
+
+    Args:
+        spark: the session.
+        columns: the columns that the user sees of each result with such functions.
+
+    Raises:
+        SchemaError: two of them, or one and ``op``, differ only by case, which Spark is set to ignore.
+    """
+    for name, seen in columns.items():
+        told = (OP_COLUMN, *seen)
+        if found := taken_for_one(spark, told):
+            raise SchemaError(
+                f"result {name!r}: for_each_epoch hands it out with the columns {', '.join(told)}, of which Spark"
+                f" takes {found[0]!r} and {found[1]!r} for one: give a column of the result another name, with select()"
+                " for example, or set spark.sql.caseSensitive to true"
+            )
 
 
 class Delivery:
@@ -183,7 +205,7 @@ class Delivery:
         fields = StructType.fromJson(TableSchema(columns).to_spark()).fields
         is_net = self._exits[name].keys is None
         groups = [[one] for one in parcels] if is_net else _by_shard(parcels)
-        told = StructType([StructField("op", StringType(), False), *fields])
+        told = StructType([StructField(OP_COLUMN, StringType(), False), *fields])
         read = _reader(self._location, groups, schema, told, f"result {name!r}", is_net=is_net)
         return spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, told)
 

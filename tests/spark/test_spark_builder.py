@@ -248,6 +248,36 @@ def test_columns_of_one_source_that_differ_only_by_case_are_refused_before_it_st
     assert pipeline.rows("t") == [(1, 10, "a")]
 
 
+@pytest.mark.parametrize("name", ["Op", "V"])
+def test_changes_of_which_spark_takes_two_columns_for_one_are_not_handed_out(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    spark.createDataFrame([(1, 10, "a")], "id long, v long, g string").write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema("id long, v long, g string").parquet(str(tmp_path / "in"))
+    seen: list[Any] = []
+
+    def start(*, is_handed_out: bool) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        kept = pipeline.source("x", read, key=["id"]).select("id", "v", **{name: "g"}).materialize("t")
+        if is_handed_out:
+            pipeline.for_each_epoch(kept, lambda changes, epoch: seen.append((changes.columns, *changes.collect())))
+        pipeline.start(checkpoint_location=tmp_path / "progress", trigger={"availableNow": True}).awaitTermination()
+        return pipeline
+
+    other = {"Op": "op", "V": "v"}[name]
+    told = f"result 't': for_each_epoch .* op, id, v, {name}, of which Spark takes '{other}' and '{name}' for one: give"
+    with pytest.raises(SchemaError, match=told):
+        start(is_handed_out=True)
+    assert not (tmp_path / "progress").exists()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        start(is_handed_out=True)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert seen == [(["op", "id", "v", name], ("+", 1, 10, "a"))]
+    assert start(is_handed_out=False).rows("t") == [(1, 10, "a")]
+
+
 def test_changes_straight_from_a_source_are_net_by_key(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:
