@@ -22,6 +22,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -98,10 +99,15 @@ class RunMap:
     def __init__(self, runs: Iterable[StoredRun] = (), fulls: Iterable[int] = ()) -> None:
         self._sorted = sorted(runs, key=_by_last)
         self._by_number = {run.run: run for run in self._sorted}
-        self._spans = [run for run in self._sorted if run.first < run.last]
+        self._spans = [run for run in self._sorted if not _is_single(run)]
         self._fulls = list(fulls)
         self._own = sorted(run.last for run in self._sorted if is_own(run.run))
         self._apart = 0
+        self._wide = {span.run for span in self._spans if is_own(span.run)}
+        # What is known between calls of unneeded(): where merged runs with the same last checkpoint may replace each
+        # other, and what the checkpoints are made of that keep their own runs although they are older than the history.
+        self._unsettled = {span.last for span in self._spans}
+        self._pinned: dict[int, tuple[RunNumber, ...]] = {}
         self.live = self.at(self._own[-1]) if self._own else ()
 
     def __contains__(self, run: object) -> bool:
@@ -126,15 +132,16 @@ class RunMap:
     def at(self, number: int) -> tuple[RunNumber, ...]:
         """Return the runs that make up the state at checkpoint ``number``, oldest first; none if one is missing.
 
-        Time: O(runs up to there).
+        Time: O(these runs · log n), and O(runs that were merged into these, if they were merged themselves).
         """
-        return self._cover(max(1, self._full_at(number)), number, self._sorted)
+        return self._cover(max(1, self._full_at(number)), number, self._spans)
 
     def between(self, older: int, newer: int, without: RunNumber = 0) -> tuple[RunNumber, ...]:
         """Return runs that hold exactly what came after one checkpoint up to another; none if there are none such."""
         if self._full_at(newer) > older:
             return ()
-        return self._cover(older + 1, newer, [run for run in self._sorted if run.first > older and run.run != without])
+        spans = self._spans[bisect_right(self._spans, older, key=_by_last) :]
+        return self._cover(older + 1, newer, [run for run in spans if run.first > older and run.run != without])
 
     def added(self, number: int, slots: int, *, is_full: bool) -> None:
         """Note the run of a new checkpoint."""
@@ -147,19 +154,32 @@ class RunMap:
         self.live = (number,) if is_full else (*self.live, number)
 
     def published(self, run: StoredRun) -> None:
-        """Note that a merged run is complete."""
+        """Note that a merged run is complete: checkpoints from its last one on may be read through it."""
         insort(self._sorted, run, key=_by_last)
         insort(self._spans, run, key=_by_last)
         self._by_number[run.run] = run
+        self._unsettled.add(run.last)
+        self._pinned = {number: runs for number, runs in self._pinned.items() if number < run.last}
         self.live = self.at(self._own[-1])
 
     def dropped(self, runs: Collection[RunNumber]) -> None:
-        """Note that some runs are gone, none of them live."""
-        for run in runs:
-            del self._by_number[run]
-        self._sorted = [run for run in self._sorted if run.run in self._by_number]
-        self._spans = [run for run in self._spans if run.run in self._by_number]
-        self._own = [number for number in self._own if number in self._by_number]
+        """Note that some runs are gone, none of them live.
+
+        Time: O(runs from the oldest to the newest of them).
+        """
+        gone = [self._by_number.pop(run) for run in runs]
+        if not gone:
+            return
+        oldest, newest = min(map(_by_last, gone)), max(map(_by_last, gone))
+        for known in (self._sorted, self._spans):
+            place = _range_of(known, oldest, newest)
+            known[place] = [run for run in known[place] if run.run in self._by_number]
+        place = slice(bisect_left(self._own, oldest), bisect_right(self._own, newest))
+        self._own[place] = [number for number in self._own[place] if number in self._by_number]
+        missing = {run.run for run in gone}
+        self._pinned = {
+            number: runs for number, runs in self._pinned.items() if number < oldest or missing.isdisjoint(runs)
+        }
 
     def due(
         self,
@@ -191,26 +211,20 @@ class RunMap:
         return max(0, len(self.live) - self._apart)
 
     def unneeded(
-        self, first: int, pins: Collection[int] = (), held: Collection[RunNumber] = ()
+        self, first: int, pins: Collection[int] = (), held: Callable[[], Iterable[RunNumber]] = tuple
     ) -> tuple[RunNumber, ...]:
         """Return the runs to drop.
 
         Args:
             first: the oldest checkpoint of the history: it and all newer ones keep their own runs.
             pins: older checkpoints that keep theirs.
-            held: runs that somebody is reading.
+            held: returns the runs that somebody is reading; asked only if some could be dropped but for that.
 
-        Time: O(runs).
+        Time: O(runs before ``first``), for the history to keep O(what was merged since the last call).
         """
-        wanted = {*self.live, *held}
-        # A checkpoint whose own run stays can be read, so all runs that make it up stay too.
-        for number in [number for number in self._own if number < first and (number in wanted or number in pins)]:
-            wanted.update((number, *self.at(number)))
-        return tuple(
-            run.run
-            for run in self._sorted
-            if run.run not in wanted and not (is_own(run.run) and run.last >= first) and self._is_idle(run, first)
-        )
+        idle = [*self._idle_before(first), *self._idle_from(first)]
+        wanted = self._wanted(first, pins, held()) if idle else set()
+        return tuple(run.run for run in idle if run.run not in wanted)
 
     def readable(self, number: int) -> int:
         """Return the oldest checkpoint from ``number`` on that can be read; 0 if there is none."""
@@ -236,41 +250,77 @@ class RunMap:
         """Return the full checkpoint that the state at ``first`` and at every pin begins with or after, or 0."""
         return self._full_at(min([first, *filter(None, pins)]))
 
-    def _cover(self, low: int, high: int, runs: Sequence[StoredRun]) -> tuple[RunNumber, ...]:
+    def _cover(self, low: int, high: int, spans: Sequence[StoredRun]) -> tuple[RunNumber, ...]:
         """Return the fewest runs that hold all of a stretch and nothing later, oldest first; none if one is missing.
 
-        Of the runs that hold what is still needed, the one that reaches farthest back is taken. Runs may overlap: a
-        slot that two of them mention was last changed in the stretch of the later one, or has the same value in both.
+        Of the runs that hold what is still needed, the one that reaches farthest back is taken, of several such the
+        newest. Runs may overlap: a slot that two of them mention was last changed in the stretch of the later one, or
+        has the same value in both.
+
+        Args:
+            low: the first checkpoint of the stretch.
+            high: the last one.
+            spans: the runs to take from, beside those that a single checkpoint has as its own.
         """
         chosen: list[RunNumber] = []
-        best: StoredRun | None = None
-        for run in reversed(runs[: bisect_right(runs, high, key=_by_last)]):
-            if run.last < high:
-                if best is None:
-                    return ()
-                chosen.append(best.run)
-                high, best = best.first - 1, None
-                if high < low or run.last < high:
-                    break
-            if run.first <= high and (best is None or run.first < best.first):
-                best = run
-        if best is not None:
+        end = bisect_right(spans, high, key=_by_last)
+        while high >= low:
+            start = bisect_left(spans, high, hi=end, key=_by_last)
+            # Those with later checkpoints that were not taken before do not reach so far back.
+            best = min(reversed(spans[start:end]), key=_by_first, default=None)
+            if best is None or best.first > high:
+                best = self._single(high)
+            if best is None:
+                return ()
             chosen.append(best.run)
-            high = best.first - 1
-        return tuple(reversed(chosen)) if high < low else ()
+            high, end = best.first - 1, start
+        return tuple(reversed(chosen))
 
-    def _is_idle(self, run: StoredRun, first: int) -> bool:
-        """Return whether no checkpoint from ``first`` on reads a run: another one that holds it all is read instead."""
-        reading = max(first, run.last)
-        place = bisect_right(self._fulls, run.last)
-        if place < len(self._fulls) and self._fulls[place] <= reading:
-            return True
-        for span in self._spans[bisect_left(self._spans, run.last, key=_by_last) :]:
-            if span.last > reading:
-                return False
-            if span.first <= run.first and span.run != run.run and _reach(span) > _reach(run):
-                return True
-        return False
+    def _single(self, number: int) -> StoredRun | None:
+        """Return the own run of a checkpoint if it holds nothing else."""
+        run = self._by_number.get(number)
+        return run if run is not None and _is_single(run) else None
+
+    def _wanted(self, first: int, pins: Collection[int], held: Iterable[RunNumber]) -> set[RunNumber]:
+        """Return the runs that are live, that somebody is reading, or that a checkpoint before ``first`` is made of.
+
+        A checkpoint whose own run stays can be read, so all runs that make it up stay too. Where the own run of one is
+        taken for a later one, both are made up alike from there back.
+        """
+        wanted = {*self.live, *held}
+        before = self._own[: bisect_left(self._own, first)]
+        known, self._pinned, taken = self._pinned, {}, set[RunNumber]()
+        for number in reversed([number for number in before if number in wanted or number in pins]):
+            if number not in taken or number in self._wide:
+                runs = self._pinned[number] = known.get(number) or self.at(number)
+                taken.update((number, *runs))
+        return wanted | taken
+
+    def _idle_before(self, first: int) -> list[StoredRun]:
+        """Return the runs before a checkpoint that it is not made of: one that holds more, or a full one, is read."""
+        runs, spans = (known[: bisect_right(known, first, key=_by_last)] for known in (self._sorted, self._spans))
+        farthest = {span.last: span.first for span in sorted(spans, key=_by_first, reverse=True)}
+        idle, full, last, here, later = list[StoredRun](), self._full_at(first), first + 1, inf, inf
+        for run in reversed(runs):
+            if run.last < last:
+                last, here, later = run.last, farthest.get(run.last, run.last), min(here, later)
+            if last < first and (last < full or later <= run.first or here < run.first):
+                idle.append(run)
+        return idle[::-1]
+
+    def _idle_from(self, first: int) -> list[StoredRun]:
+        """Return the merged runs of the checkpoints from ``first`` on that another one replaces, with the same last.
+
+        Only where a merged run was published, or one stayed because it was wanted, there can be any.
+        """
+        replaced = {last: runs for last in self._unsettled if (runs := self._replaced_at(last))}
+        self._unsettled = {*replaced}
+        return [run for last in sorted(replaced) if last >= first for run in replaced[last]]
+
+    def _replaced_at(self, last: int) -> list[StoredRun]:
+        spans = self._spans[_range_of(self._spans, last, last)]
+        farthest = min(map(_by_first, spans), default=0)
+        return [run for run in spans if run.first > farthest and not is_own(run.run)]
 
     def _full_at(self, number: int) -> int:
         position = bisect_right(self._fulls, number)
@@ -358,8 +408,14 @@ def _tier(slots: int) -> int:
     return max(0, (slots.bit_length() - 1) // 4 - 1)
 
 
-def _reach(run: StoredRun) -> int:
-    return run.last - run.first
+def _is_single(run: StoredRun) -> bool:
+    """Return whether a run is the own one of a checkpoint, and holds nothing of others."""
+    return run.run == run.first
 
 
-_by_last = attrgetter("last")
+def _range_of(runs: Sequence[StoredRun], oldest: int, newest: int) -> slice:
+    """Return where those runs lie, sorted by their last checkpoints, whose last one is within some bounds."""
+    return slice(bisect_left(runs, oldest, key=_by_last), bisect_right(runs, newest, key=_by_last))
+
+
+_by_first, _by_last = attrgetter("first"), attrgetter("last")

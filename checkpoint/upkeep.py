@@ -7,7 +7,7 @@ after its commit. So no checkpoint stalls, and an interruption anywhere loses on
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -144,7 +144,11 @@ class Upkeep:
         self._drop(connection, gone)
 
     def sweep(
-        self, connection: sqlite3.Connection, first: int, pins: Collection[int], held: Collection[RunNumber]
+        self,
+        connection: sqlite3.Connection,
+        first: int,
+        pins: Collection[int],
+        held: Callable[[], Collection[RunNumber]],
     ) -> None:
         """Drop every run that nobody needs.
 
@@ -152,11 +156,11 @@ class Upkeep:
             connection: inside a transaction.
             first: the oldest checkpoint to keep.
             pins: older ones to keep.
-            held: runs that somebody is reading.
+            held: returns the runs that somebody is reading.
 
         Dirties: a row or two for each run.
         """
-        self._unneeded = self._runs.unneeded(first, pins, [*held, *self._parts()])
+        self._unneeded = self._runs.unneeded(first, pins, lambda: [*held(), *self._parts()])
         self._drop(connection, self._unneeded)
         self._next_sweep = int(self._runs.live[-1]) + _SWEEP_EVERY if self._runs.live else 0
 
