@@ -27,6 +27,7 @@ class Readers:
         self._session, self._runs = session, runs
         self._extents = Extents(session, self._rows_of)
         self._known: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
+        self._are_behind = False
 
     def of(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
         """Return a reader whose runs stay for as long as something refers to it."""
@@ -50,15 +51,23 @@ class Readers:
     def forget(self) -> None:
         """Forget what is known of the rows of the runs: they may be others now, or nobody needs them any more."""
         self._extents.clear()
+        self._are_behind = True  # Some runs may have been merged that no reader was told of.
 
-    def settle(self, *, has_merged: bool) -> None:
-        """Forget what is known of runs that are gone; if some were merged, let every reader read the merged ones."""
+    def settle(self, merged: float) -> None:
+        """Forget what is known of runs that are gone; if some were merged, let the readers read the merged ones.
+
+        Args:
+            merged: the first checkpoint that may be read through one of these; infinite if there are none.
+
+        Time: O(readers), and O(runs of each) from that checkpoint on.
+        """
         runs = self._runs()
         self._extents.keep(runs)
-        if has_merged:
+        if merged < inf:
+            since, self._are_behind = 0 if self._are_behind else merged, False
             # What they show stays the same, and the runs that they have read so far may be removed.
             for reader in self._known:
-                if not reader.is_partial and (found := runs.at(reader.newest)):
+                if reader.newest >= since and not reader.is_partial and (found := runs.at(reader.newest)):
                     reader.read_from(found)
 
     def retire(self, reason: str) -> None:

@@ -757,7 +757,7 @@ class CheckpointStore:
         retention.forget(connection, self._runs, min(first, self._newest.number - kept.records + 1), pins)
 
     def _settle(self) -> None:
-        self._readers.settle(has_merged=self._upkeep.settle())
+        self._readers.settle(self._upkeep.settle())
         for damage in self._upkeep.damage:
             if str(damage) not in self._suspected:
                 self._suspected.add(str(damage))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
@@ -187,8 +188,12 @@ class Upkeep:
         while self._is_crowded() and not self._finished and (cost := self._merge_some(connection)):
             self._due -= cost
 
-    def settle(self) -> bool:
-        """Update the map of runs with what was committed, and return whether that includes a merged run."""
+    def settle(self) -> float:
+        """Update the map of runs with what was committed.
+
+        Returns:
+            the first checkpoint that may be read through a run that was merged meanwhile; infinite if none was.
+        """
         finished, self._finished = self._finished, []
         for merge in finished:
             assert merge.result is not None
@@ -202,7 +207,7 @@ class Upkeep:
             self._deserted.keep(self._runs)
         if finished or unneeded:
             self._recent.keep(self._runs.live)
-        return bool(finished)
+        return min((run.last for merge in finished if (run := merge.result)), default=inf)
 
     def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
         is_base = parts[0] in self._runs.at(int(run))[:1]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointError, CheckpointStore, StoreLockedError, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, Reader, StoreLockedError, UnknownCheckpointError
 from checkpoint.write_ahead_log import LOG_BYTES
 from tests.checkpoint.store_helpers import FULL, child, first_line, quick_store, run_of, values_in
 
@@ -62,6 +65,41 @@ def test_a_reader_is_not_fooled_by_a_checkpoint_with_the_number_of_one_that_was_
             assert values_in(kept) == {1: "a"}
             with pytest.raises(UnknownCheckpointError):
                 values_in(dropped)
+
+
+def held_in(store: CheckpointStore, numbers: Iterable[int]) -> list[Reader]:
+    """Append some checkpoints, and return a reader of each."""
+    readers = []
+    for number in numbers:
+        store.append(run_of({1: number}))
+        readers.append(store.reader())
+    return readers
+
+
+def test_a_merge_leaves_the_readers_of_older_checkpoints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick_store(":memory:", history=1000) as store:
+        older = held_in(store, range(1, 101))
+        told, read_from = list[Reader](), Reader.read_from
+        monkeypatch.setattr(Reader, "read_from", lambda self, runs: told.append(self) or read_from(self, runs))
+        newer = held_in(store, range(101, 201))
+        assert not {*older[:50]} & {*told}
+        assert any(told.count(reader) > 1 for reader in newer), "once when it was made"
+        for number, reader in enumerate([*older, *newer], 1):
+            assert reader.runs == store.reader(number).runs
+            assert values_in(reader) == {1: number}
+
+
+def test_readers_read_what_was_merged_when_nobody_could_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick_store(":memory:", history=1000) as store:
+        readers = held_in(store, range(1, 30))
+        for number in range(30, 40):
+            monkeypatch.setattr(store._upkeep, "settle", Mock(side_effect=KeyboardInterrupt))
+            with suppress(KeyboardInterrupt):  # After the commit, so the file is ahead of the memory.
+                readers += held_in(store, [number])
+        missed = [reader for number, reader in enumerate(readers, 1) if reader.runs != store.reader(number).runs]
+        assert missed
+        held_in(store, range(30))
+        assert all(reader.runs == store.reader(reader.newest).runs for reader in readers)
 
 
 def test_a_reader_keeps_its_store_open_and_so_others_from_writing(path: Path) -> None:
