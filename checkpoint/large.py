@@ -119,6 +119,8 @@ def delete_items(
     """
     gone = _referred(connection, condition, parameters)
     rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
+    if not gone:
+        return rows
     held, others = _held(connection, holders, len(gone)) if len(gone) > _FEW_BODIES else (set(), [*holders])
     drop = _DROP_UNHELD.format(", ".join(map(str, others)))
     left = [one for one in gone if one[0] not in held]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
@@ -86,7 +87,8 @@ def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Colle
     """
     begin = runs.full_at(first, pins)
     # The map knows which are full: what the records say by now may be wrong.
-    stay = ", ".join(str(number) for number in runs.fulls if number >= begin)
+    fulls = runs.fulls[bisect_left(runs.fulls, begin) : bisect_left(runs.fulls, first)]
+    stay = ", ".join(map(str, fulls))
     connection.execute(
         f"DELETE FROM checkpoint WHERE number < ? AND run_slots IS NULL AND number NOT IN ({stay})", (first,)
     )

@@ -130,8 +130,9 @@ class Upkeep:
         Dirties: one row.
         """
         # Including those that the catalogue ignores because they are damaged.
-        taken = [row[0] for row in connection.execute("SELECT run FROM run")]
-        run = self._runs.number_for(int(parts[-1]), taken)
+        last = int(parts[-1])
+        taken = [row[0] for row in connection.execute("SELECT run FROM run WHERE run > ?", (last,))]
+        run = self._runs.number_for(last, taken)
         note_merging(connection, run, [self._runs[part] for part in parts])
         self._merges.append(self._merge(run, parts))
 
@@ -255,10 +256,10 @@ class Upkeep:
             del self._dropped[: len(runs)]
             yield 1
 
-    def _holders(self, newest: RunNumber) -> list[RunNumber]:
-        """Return the runs that may refer to the bodies of runs up to a given one: all that begin before its end."""
-        merging = [merge.run for merge in self._merges if self._runs[merge.parts[0]].first <= newest]
-        return [*(run.run for run in self._runs if run.first <= newest), *merging]
+    def _holders(self, newest: RunNumber) -> Iterator[RunNumber]:
+        """Yield the runs that may refer to the bodies of runs up to a given one: all that begin before its end."""
+        yield from (run.run for run in self._runs if run.first <= newest)
+        yield from (merge.run for merge in self._merges if self._runs[merge.parts[0]].first <= newest)
 
     def _weight(self, merge: Merge) -> float:
         """Return what a row of a merge counts for, on average."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
 from checkpoint.session import Session
+from checkpoint.tiers import RunMap
 from tests.checkpoint.store_helpers import (
     FULL,
     Fault,
@@ -317,3 +319,25 @@ def test_retention_survives_every_crash_point(
         points += 1
     print(f"{points} crash points tried: {method} {some_fault}")
     assert apart * points > 20
+
+
+def test_a_checkpoint_goes_through_no_list_of_all_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, said = quick_store(":memory:", history=100), list[str]()
+    monkeypatch.setattr(RunMap, "__iter__", Mock(side_effect=AssertionError("all runs are gone through")))
+    store.session.connection.set_trace_callback(said.append)
+    for number in range(250):
+        store.append(run_of({number % 7: number}))
+    for number in range(250):
+        store.append(run_of({number % 7: number}, FULL))
+    assert len(retained(store)) in range(100, 130)
+    assert max(len(one) for one in said if one.startswith("DELETE FROM checkpoint")) < 150
+
+
+def test_a_merged_run_gets_no_number_that_the_file_has_beyond_all_that_is_known() -> None:
+    store = quick_store(":memory:", history=100)
+    store.append(run_of({1: 0}))
+    damaged = [(24 + step / 1024, 1, 24, "merging") for step in (1, 2)]
+    store.database.conn.executemany("INSERT INTO run (run, first, last, state) VALUES (?, ?, ?, ?)", damaged)
+    for number in range(2, 60):
+        store.append(run_of({1: number}))
+    assert store.reader(24).runs == (24 + 3 / 1024,)
