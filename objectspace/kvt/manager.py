@@ -280,7 +280,8 @@ class KeyValueTableManager:
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
         """Make a checkpoint of the space, after the calls that are under way in other threads, and return its receipt.
 
-        Time: O(dirty slots · log dirty slots).
+        Time: O(dirty slots · log dirty slots), and O(1) for each live handle of the space that is a list, dictionary,
+        set, queue or stack.
         """
         with self._lock:
             return require_persisted(self._space, "call checkpoint() of that").checkpoint(epoch, kind)
