@@ -131,6 +131,13 @@ def test_bad_intervals(arguments: dict[str, Any], message: str) -> None:
         IntervalJoin(LEFT, RIGHT, ["k"], ["k"], **{"left_time": "t", "right_time": "s"} | arguments)
 
 
+@pytest.mark.parametrize(("left", "right"), [("int64", "int32"), ("timestamp", "timestamptz"), ("float64", "float64")])
+def test_times_that_do_not_go_together_are_refused(left: str, right: str) -> None:
+    sides = [TableSchema([Column("k", "int64"), Column("t", kind)], ["k"]) for kind in (left, right)]
+    with pytest.raises(SchemaError, match=f"the times are {left} and {right}: expected one type of int16, "):
+        IntervalJoin(*sides, ["k"], ["k"], "t", "t")
+
+
 def test_a_promise_about_the_key_cleans_both_sides_of_a_join() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     join = HashJoin(LEFT, RIGHT, ["k"], ["k"], watermarks=True)
