@@ -551,21 +551,25 @@ class _Watched(List[T]):
         if not isinstance(index, slice):
             self.pop(index)
             return
-        places = sorted(range(*index.indices(len(self))), reverse=True)
+        places = range(*index.indices(len(self)))
         if type(self) is not _Watched:  # An __index__ has changed it.
             del self[index]
-            return
-        if len(places) == len(self):
+        elif len(places) == len(self):
             self.clear()
-        elif places and places[0] - places[-1] == len(places) - 1:
-            self._set_slice(slice(places[-1], places[0] + 1), [])
-        elif self._watch():
-            for place in places:
-                self._sequence.remove(place, list.__getitem__(self, place))
-                list.pop(self, place)
-            self._sequence.ended()
         else:
-            list.__delitem__(self, index)
+            self._remove_at(places if places.step > 0 else places[::-1])
+
+    @undivided
+    def _remove_at(self, places: range) -> None:
+        """Remove the elements at increasing places, which are not all that there are."""
+        if places and places[-1] - places[0] == len(places) - 1:
+            self._set_slice(slice(places[0], places[-1] + 1), [])
+            return
+        index = slice(places.start, places.stop, places.step)
+        if self._watch():
+            self._sequence.remove_at(index, list.__getitem__(self, index))
+        list.__delitem__(self, index)
+        self._sequence.ended()
 
     @undivided
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -124,11 +124,18 @@ class Sequenced:
             self.labels = self.labels[stop:]
         else:
             del self._listed()[start:stop]
-        for label, old in zip(removed, olds, strict=True):
-            known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
-            if known is not ABSENT:
-                self.gone[label] = known
-            self.prints.pop(label, None)
+        self._note_removed(removed, olds)
+
+    def remove_at(self, places: slice, olds: Sequence[Any]) -> None:
+        """Note that the elements at places apart, which were ``olds``, are being removed; then call :meth:`ended`.
+
+        Time: O(n), whereas one by one each moves all labels after it.
+        """
+        self.is_torn = True
+        if olds:
+            removed = self.labels[places]
+            del self._listed()[places]
+            self._note_removed(removed, olds)
 
     def ended(self) -> None:
         """Note that the elements are as the last insertion or removal said they would be."""
@@ -237,6 +244,14 @@ class Sequenced:
         if isinstance(self.labels, range):
             return self.labels.stop
         return between(self.labels[-1], None) or 0 if self.labels else 0
+
+    def _note_removed(self, labels: Sequence[Label], olds: Sequence[Any]) -> None:
+        """Note what is stored under labels that were removed, whose elements were ``olds``."""
+        for label, old in zip(labels, olds, strict=True):
+            known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
+            if known is not ABSENT:
+                self.gone[label] = known
+            self.prints.pop(label, None)
 
     def _listed(self) -> list[Label]:
         if isinstance(self.labels, range):

@@ -62,6 +62,8 @@ NETTED: list[tuple[str, Change]] = [
     ("list", lambda t: (t.append(1), t.pop())),
     ("list", lambda t: (t.insert(4, "x"), t.pop(4))),
     ("list", lambda t: t.insert(4, t.pop(4))),
+    ("list", lambda t: (t.__delitem__(slice(None, None, 2)), [t.insert(place, place) for place in range(0, 10, 2)])),
+    ("list", lambda t: (t.__delitem__(slice(None, None, -3)), [t.insert(place, place) for place in range(0, 10, 3)])),
     ("list", lambda t: (t.reverse(), t.reverse())),
     ("list", lambda t: (t.reverse(), t.sort())),
     ("list", lambda t: t.__setitem__(slice(2, 5), [2, 3, 4])),
@@ -339,6 +341,53 @@ def test_many_insertions_at_once_move_what_follows_once(
     space._check()
     assert len(written(space)) <= 300 + 100_000 + 50 + 5000 + 7 + 40
     assert target == model == list(PersistedObjectSpace(space.store).get("l"))
+
+
+def change_some(target: Any) -> None:
+    """Make some elements of a list of a thousand dirty, in every way but too many for it to note them."""
+    target[10], target[11], target[40], target[41] = "other", ["new"], [40, "other"], 41
+    target.insert(500, "inserted")
+    del target[700:703]
+    target.extend([["at the end"], "at the end", 1, 2])
+
+
+APART = [slice(None, None, 2), slice(None, 1000, 2), slice(None, None, -3), slice(900, 5, -7), slice(1, None, 600)]
+
+
+@pytest.mark.parametrize("change", [lambda target: None, change_some])
+@pytest.mark.parametrize("apart", APART, ids=str)
+def test_removing_places_apart_writes_what_removing_them_one_by_one_does(apart: slice, change: Change) -> None:
+    rows, left = [], []
+    for is_at_once in (True, False):
+        space = PersistedObjectSpace(CheckpointStore(":memory:"))
+        target = space.create_list("l")
+        target.extend([place] if place % 40 == 0 else place for place in range(1000))
+        space.checkpoint()
+        change(target)
+        places = range(*apart.indices(len(target)))
+        for place in [apart] if is_at_once else sorted(places, reverse=True):
+            del target[place]
+        space._check()
+        rows.append(sorted(written(space), key=str))
+        left.append(list(PersistedObjectSpace(space.store).get("l")))
+        assert left[-1] == target
+    assert rows[0] == rows[1]
+    assert left[0] == left[1]
+
+
+def test_half_of_a_list_is_removed_at_once(space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, model = space.create_list("l"), list(range(1000))
+    target.extend(model)
+    space.checkpoint()
+    monkeypatch.setattr(Sequenced, "remove", lambda *where: pytest.fail("one by one"))
+    for apart, count in [(slice(None, None, 2), 500), (slice(None, None, -3), 167), (slice(-1, 50, -40), 8)]:
+        del target[apart], model[apart]
+        assert len(written(space)) == count + 1  # With the length.
+        assert target == model == list(PersistedObjectSpace(space.store).get("l"))
+    target.extend(model[:3])
+    del target[5:2:2], model[5:2:2]
+    assert len(written(space)) == 3 + 1
+    space._check()
 
 
 @pytest.mark.parametrize("is_before", [lambda number: True, lambda number: number % 2, lambda number: number % 3])

@@ -101,6 +101,8 @@ EDITS: dict[str, list[Edit]] = {
     "list": [
         in_turn(lambda n: n.append(1), lambda n: n.insert(3, 4), lambda n: n.pop(), lambda n: n.pop(3)),
         in_turn(lambda n: n.append(1), lambda n: n.__delitem__(slice(20, 40)), lambda n: n.remove(11)),
+        in_turn(lambda n: n.append(1), lambda n: n.__delitem__(slice(None, 30, 3)), lambda n: n.insert(4, 5)),
+        lambda n: n.__delitem__(slice(None, None, -2)),
         in_turn(lambda n: n.__setitem__(slice(10, 12), "abc"), lambda n: n.reverse()),
         each(lambda n, place: n.__setitem__(place, "x"), 40),
         lambda n: n.clear(),
@@ -260,6 +262,21 @@ def test_a_list_is_edited_and_saved_after_an_interruption_of_its_look_at_what_ch
         space._check()
         assert PersistedObjectSpace(space.store).get_list("l") == numbers, f"after {lines} lines"
         lines += 1
+
+
+def test_of_places_apart_all_are_removed_from_a_list_or_none_is() -> None:
+    lines, came, left = 0, True, set()
+    while came:
+        space = prepared("list", "saved")
+        numbers = space.get_list("t")
+        came = interrupted(partial(numbers.__delitem__, slice(None, None, 2)), lines)
+        assert list(numbers) in ([*range(COUNT)], [*range(1, COUNT, 2)]), f"after {lines} lines"
+        space.checkpoint()
+        space._check()
+        assert PersistedObjectSpace(space.store).get_list("t") == numbers, f"after {lines} lines"
+        left.add(len(numbers))
+        lines += 1
+    assert left == {COUNT, COUNT // 2}
 
 
 def is_saved(space: PersistedObjectSpace) -> bool:

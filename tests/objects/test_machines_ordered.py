@@ -15,6 +15,7 @@ from tests.objects.machine import ObjectMachine
 from tests.objects.samples import shape, values
 
 places = st.integers(-12, 60)
+apart = st.sampled_from([2, 3, 7, -2, -3])
 
 
 def is_fixed(value: Any) -> bool:
@@ -67,6 +68,21 @@ class ListMachine(ObjectMachine):
     @rule(low=places, high=places, step=st.sampled_from([None, 1, 2, -1, -3]))
     def remove_slice(self, low: int, high: int, step: int | None) -> None:
         self.both("__delitem__", slice(low, high, step))
+
+    @rule(bound=places, is_start=st.booleans(), step=apart)
+    def remove_apart(self, bound: int, is_start: bool, step: int) -> None:
+        self.both("__delitem__", slice(bound, None, step) if is_start else slice(None, bound, step))
+
+    @precondition(ObjectMachine.is_free)
+    @rule(added=st.lists(values, max_size=2), step=apart)
+    def remove_apart_from_what_is_unread(self, added: list[Any], step: int) -> None:
+        """Remove from a list of which nothing was read, or no more than its end since elements were appended."""
+        self.checkpoint(CheckpointKind.DIFFERENTIAL)
+        self.space = self.new_space()
+        self.prepare()
+        for value in added:
+            self.both("append", value)
+        self.both("__delitem__", slice(None, None, step))
 
     @rule(low=places, high=places, added=st.lists(values, max_size=8), step=st.sampled_from([None, 1, 2, -1]))
     def assign_slice(self, low: int, high: int, added: list[Any], step: int | None) -> None:
