@@ -50,10 +50,6 @@ class HeldSlots:
         if slots is not None:
             self._by_object[object_id] = slots
 
-    def clear(self) -> None:
-        """Forget all: nothing is in memory any more."""
-        self._by_object, self.total = OrderedDict(), 0
-
     def shrink(self, handles: dict[int, PersistedObject], dirty: Container[int], budget: int, *, gently: bool) -> None:
         """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free.
 
@@ -62,6 +58,8 @@ class HeldSlots:
             dirty: the ids of those that wait for a save.
             budget: how many clean slots may stay in memory.
             gently: a caller may be in the middle of using one, an iteration for example.
+
+        Time: O(slots in memory) each time that as much as a quarter of the budget, or of what stayed, has come since.
         """
         goal = budget - budget // 4
         for object_id in list(self._by_object):
@@ -75,8 +73,8 @@ class HeldSlots:
                 self.drop(object_id)
             if self.total <= goal:
                 break
-        # If the rest is dirty or in use, look again only when there is a good deal more.
-        self._room = max(budget, self.total + budget // 4)
+        # If the rest is dirty or in use, look again only when there is a good deal more, however much that is by then.
+        self._room = max(budget, self.total + max(budget, self.total) // 4)
 
     def _recount(self, handle: PersistedObject) -> None:
         """Recount the slots of an object and of those it owns; some of them may have left memory."""

@@ -701,7 +701,7 @@ class PersistedObjectSpace(ObjectSpace):
             handle._accounted = 0
             handle._rename(stored[object_id][0])
             known[object_id] = handle
-        self._held.clear()
+        self._held = HeldSlots(self.cache_slots)
         self._lent = WeakValueDictionary({lent._id: lent for lent in self._lent.values() if not is_dead(lent)})
         self._take_over(self._reader, stored, known)
 

@@ -11,6 +11,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
+from objectspace.held_slots import HeldSlots
 from objectspace.objects import limits
 
 SLOTS = 80_000
@@ -201,6 +202,31 @@ def test_dirty_slots_stay_whatever_the_budget() -> None:
     assert [items[number] for number in range(0, 5000, 2)] == [-number for number in range(0, 5000, 2)]
     assert space.checkpoint().slots == 2499
     assert dict(PersistedObjectSpace(space.store).get("d")) == dict(items)
+
+
+def test_what_cannot_be_dropped_is_not_looked_at_again_for_each_few_slots(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = PersistedObjectSpace(store, cache_slots=100)
+    items, groups, looks = space.get("d"), space.get("few"), 0
+
+    def counted(self: HeldSlots, *given: Any, **named: Any) -> None:
+        nonlocal looks
+        looks += 1
+        shrink(self, *given, **named)
+
+    shrink = HeldSlots.shrink
+    monkeypatch.setattr(HeldSlots, "shrink", counted)
+    for number in range(10_000):
+        items[number] = -1
+    for number in range(500):
+        groups[number].append(-1)
+    assert looks < 60, "each time that a quarter more has come, not a quarter of the budget"
+    assert sum(1 for _ in space.get("s")) == SLOTS // 4
+    assert held(space) <= 1.25 * (10_000 + 500 * 51) + 100
+    space.rollback()
+    assert sum(1 for _ in space.get("s")) == SLOTS // 4
+    assert held(space) <= 300
 
 
 @pytest.mark.parametrize(("count", "error"), [("x", TypeError), (None, TypeError), (1.5, TypeError), (0, ValueError)])
