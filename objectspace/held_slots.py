@@ -50,6 +50,10 @@ class HeldSlots:
         if slots is not None:
             self._by_object[object_id] = slots
 
+    def saved(self, budget: int) -> None:
+        """Note that what was dirty has been saved: what could not be dropped may go, and needs no more room."""
+        self._room = budget
+
     def shrink(self, handles: dict[int, PersistedObject], dirty: Container[int], budget: int, *, gently: bool) -> None:
         """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free.
 

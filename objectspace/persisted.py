@@ -619,7 +619,8 @@ class PersistedObjectSpace(ObjectSpace):
                 target = flight.objects.pop()
                 if not is_dead(target):
                     self.account(target)
-            if self._held.total > self.cache_slots:
+            self._held.saved(self.cache_slots)
+            if self._held.is_crowded:
                 self._evict(gently=False)
         else:
             self._index_dirty |= flight.index.keys()

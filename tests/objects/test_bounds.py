@@ -229,6 +229,23 @@ def test_what_cannot_be_dropped_is_not_looked_at_again_for_each_few_slots(
     assert held(space) <= 300
 
 
+@pytest.mark.parametrize("end", ["checkpoint", "rollback"])
+def test_the_room_of_dirty_slots_goes_with_them(end: str) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    for name in ("edited", "read"):
+        space.create_dictionary(name).update((number, number) for number in range(10_000))
+    space.checkpoint()
+    space = PersistedObjectSpace(store, cache_slots=100)
+    items = space.get("edited")
+    for number in range(10_000):
+        items[number] = -1
+    items.clear()
+    getattr(space, end)()
+    assert sum(map(space.get("read").__getitem__, range(5_000))) == sum(range(5_000))
+    assert held(space) <= 300
+
+
 @pytest.mark.parametrize(("count", "error"), [("x", TypeError), (None, TypeError), (1.5, TypeError), (0, ValueError)])
 def test_a_budget_that_is_none_is_refused_before_a_file_is_made(count: Any, error: type, tmp_path: Path) -> None:
     with pytest.raises(error, match="cache_slots is"):
