@@ -53,7 +53,8 @@ def write_image_beside(plan: OperatorPlan, shard: int, *, is_noted: bool = False
     done = subprocess.run(command, input=order, capture_output=True, check=False, env=_environment())
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        raise CheckpointError(f"image of {plan.operator}/{shard} at {plan.location.url}: {said}")
+        kind = StoreLockedError if done.returncode == _TAKEN else CheckpointError
+        raise kind(f"image of {plan.operator}/{shard} at {plan.location.url}: {said}")
     return AcceptedRun.from_dict(orjson.loads(done.stdout))
 
 
@@ -90,6 +91,9 @@ class _Beside(subprocess.Popen[bytes]):
     def __del__(self) -> None:
         pass
 
+
+_TAKEN = 3
+"""The exit status of a process that found another one at its work."""
 
 _UNDER_WAY: list[_Beside] = []
 """Collections that may have ended: the next one looks, so that no more than a few stay zombies."""
@@ -165,8 +169,12 @@ def _main() -> None:
     location = location_at(order["url"], order["options"])
     if "keep_epochs" in order:
         Chain.open(location).collect(order["grace_seconds"], order["keep_epochs"])
-    else:
+        return
+    try:
         _make_image(location, order)
+    except StoreLockedError as error:
+        print(error, file=sys.stderr)
+        sys.exit(_TAKEN)
 
 
 def _make_image(location: Location, order: dict[str, Any]) -> None:

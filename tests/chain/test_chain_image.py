@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 from checkpoint import CheckpointError, CorruptStoreError, RunWriter, StoreLockedError, UnknownCheckpointError
 from checkpoint.chain import (
@@ -20,6 +22,7 @@ from checkpoint.chain import (
     Chain,
     Location,
     SourcePosition,
+    cache_root,
     collect_beside,
     location_at,
     open_cache,
@@ -308,6 +311,21 @@ def test_one_process_of_a_machine_makes_an_image_of_a_shard_to_note(
     made.append(write_image_beside(plan, 0, is_noted=True))
     assert [image.shard for image in made] == [1, 0, 0]
     assert {image.file for image in made} == noted_files(chain.location)
+
+
+def test_a_process_that_finds_another_one_at_its_work_says_so(
+    publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, run = Chain.open_or_create(location_at(tmp_path / "space"), 1), subprocess.run
+    publish(chain, {"a": 1})
+
+    def run_late(*given: Any, **named: Any) -> Any:
+        with FileLock(cache_root() / chain.incarnation / f"{OPERATOR}-0" / "image.lock"):
+            return run(*given, **named)
+
+    monkeypatch.setattr(subprocess, "run", run_late)
+    with pytest.raises(StoreLockedError, match="another process of this machine is making one"):
+        write_image_beside(chain.operator_plan(OPERATOR), 0, is_noted=True)
 
 
 def test_an_image_that_is_noted_while_a_collection_looks_at_files_stays(publish: Publisher, tmp_path: Path) -> None:

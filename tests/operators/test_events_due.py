@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import math
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -122,6 +124,97 @@ def test_only_those_that_are_due_are_told(inner: Make, monkeypatch: pytest.Monke
         "groups/0",
         "groups/1",
     }
+
+
+class Fails(EventOperator):
+    """An operator that passes values on, and whose first end fails."""
+
+    def _create(self) -> None:
+        self.has_failed = False
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return [value]
+
+    def _finish(self, source: int) -> list[Any]:
+        if not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("once")
+        return super()._finish(source)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_an_end_that_failed_has_left_comes_with_the_next_one(restarts: bool) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    groups = SelectMany(lambda value: Chain(Buffer(duration=10), Fails()))
+    groups.open(space, "groups")
+    for value in "abc":
+        groups.on_next(value, at=0)
+        groups.on_inner(value, value, at=1)
+    with pytest.raises(RuntimeError, match="once"):
+        groups.on_inner_completed("a", at=3)
+    if restarts:
+        space.checkpoint()
+        groups = SelectMany(lambda value: Chain(Buffer(duration=10), Fails()))
+        groups.open(PersistedObjectSpace(space.store), "groups")
+        with pytest.raises(RuntimeError, match="once"):
+            groups.on_inner_completed("a", at=3)
+    assert groups.on_inner_completed("a", at=4) == [["a"]]
+
+
+def test_an_end_that_failed_is_given_again_with_the_next_time() -> None:
+    groups = GroupBy(lambda value: value % 2, lambda key: Chain(Take(2), Fails(), Buffer(duration=100)))
+    groups.open(VolatileObjectSpace(), "groups")
+    groups.on_next(1, at=0)
+    with pytest.raises(RuntimeError, match="once"):
+        groups.on_next(3, at=1)
+    assert groups.on_time(2) == [(1, [1, 3])]
+
+
+@pytest.mark.parametrize("due", [None, "soon", math.nan, [1]])
+def test_an_operator_that_cannot_say_when_it_is_due_hears_of_every_time(due: Any) -> None:
+    class Says(Times):
+        def _due_from(self) -> Any:
+            return due[7] if isinstance(due, list) else due
+
+    groups = GroupBy(lambda value: value, lambda key: Says())
+    groups.open(VolatileObjectSpace(), "groups")
+    groups.on_next(1, at=0)
+    assert groups.on_time(1) == [(1, 1)]
+
+
+@pytest.mark.parametrize("method", ["on_time", "_tick", "_tick_alone"])
+def test_what_overrides_a_method_that_hears_of_the_time_hears_of_every_time(method: str) -> None:
+    heard: list[float] = []
+
+    def hears(self: Buffer, at: float) -> Any:
+        heard.append(at)
+        return getattr(Buffer, method)(self, at)
+
+    kind = type("Heard", (Buffer,), {method: hears})
+    groups = GroupBy(lambda value: value, lambda key: kind(duration=100))
+    groups.open(VolatileObjectSpace(), "groups")
+    groups.on_next(1, at=0)
+    del heard[:]
+    for at in (1, 2):
+        groups.on_time(at)
+    assert heard == [1, 2]
+
+
+def test_classes_that_are_made_for_one_key_do_not_stay() -> None:
+    def make(key: int) -> EventOperator:
+        class Mine(Times):
+            def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+                self._end()
+                return [value]
+
+        return Mine()
+
+    groups = GroupBy(lambda value: value, make)
+    groups.open(VolatileObjectSpace(), "groups")
+    for key in range(100):
+        groups.on_next(key, at=key)
+    gc.collect()
+    assert len(Times.__subclasses__()) < 10
 
 
 class Times(EventOperator):

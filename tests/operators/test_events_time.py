@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from objectspace import VolatileObjectSpace
 from objectspace.operators.events import Average, Buffer, Chain, EventOperator, GroupBy, Select, SelectMany, Window
 from tests.operators.event_player import Make, Player, played, recoveries
 
@@ -65,3 +67,13 @@ def test_a_group_of_groups_hears_of_the_time_where_an_inner_one_waits(steps: lis
         played(make, events, place)[0] for make, place in zip(makes, (recovered, set(), set()), strict=True)
     )
     assert found == undisturbed == expected
+
+
+@pytest.mark.parametrize("at", [1e22 + 1, 1e25, 1e300, sys.float_info.max])
+@pytest.mark.parametrize("make", [lambda: Buffer(duration=10), lambda: Buffer(duration=14, shift=3)])
+def test_a_time_beyond_all_others_ends_what_is_open(make: Any, at: float) -> None:
+    buffer = make()
+    buffer.open(VolatileObjectSpace(), "buffer")
+    buffer.on_next("x", at=1)
+    assert buffer.on_time(at) == [["x"]]
+    assert buffer.on_time(at) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache
 from numbers import Integral
 from operator import methodcaller
 from typing import Any, ClassVar
@@ -23,6 +22,9 @@ _ENDED = "ended"
 _HELD = "$held"
 
 _TAKEN_ROLES = {_ENDED: "that it has ended", _HELD: "what an error holds back"}
+
+_TOLD = frozenset(("on_time", "_take", "_tell_all"))
+"""What else than a method that begins with ``_tick`` may do something at any time."""
 
 Hand = Callable[["EventOperator", Any], list[Any]]
 """Hands a value to an operator, and returns what comes out."""
@@ -49,6 +51,16 @@ class EventOperator(ShownAtPrompt, ABC):
 
     _claimed: tuple[ObjectSpace | SpacePart, str] | None = None
     """The space and the name that its objects are for, until they are deleted or the operator is released."""
+
+    _says_when_due: ClassVar[bool] = True
+    """Whether what :meth:`_due_from` says is said of what the class does then, not of what a base of it would do."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_due_from" in vars(cls):
+            cls._says_when_due = True
+        elif any(name in _TOLD or name.startswith("_tick") for name in vars(cls)):
+            cls._says_when_due = False
 
     def __init__(self) -> None:
         self._space: ObjectSpace | SpacePart
@@ -161,13 +173,17 @@ class EventOperator(ShownAtPrompt, ABC):
         return -math.inf
 
     def _wakes(self) -> float:
-        """Return from which time on the operator, which is open, has to hear of the time."""
-        if self._held or not _says_when_due(type(self)):
+        """Return from which time on the operator, which is open, has to hear of the time.
+
+        Whatever keeps it from saying so, it hears of every time: the value that it was given has been taken by then.
+        """
+        if self._held or self.has_ended or not self._says_when_due:
             return -math.inf
         try:
-            return self._due_from() if self.takes_time else math.inf
-        except (ArithmeticError, ValueError):  # Times beyond what floats tell apart: its tick says so.
+            due = plain_time(self._due_from()) if self.takes_time else math.inf
+        except Exception:
             return -math.inf
+        return due if due == due else -math.inf
 
     def _finish(self, source: int) -> list[Any]:
         """Take the end of an input, and return what comes out; by default the operator ends as well."""
@@ -423,14 +439,6 @@ class Chain(EventOperator):
         if is_over:
             self._end()
         return values
-
-
-@cache
-def _says_when_due(kind: type[EventOperator]) -> bool:
-    """Return whether what a class says of when it is due is said of what it does then, not of what a base would do."""
-    return next(
-        "_due_from" in vars(one) for one in kind.__mro__ if not vars(one).keys().isdisjoint(("_due_from", "_tick"))
-    )
 
 
 def _check_stages(stages: Sequence[Any]) -> None:

@@ -354,6 +354,9 @@ class SelectMany(Nested):
             self._start(value)
         return []
 
+    def _due_from(self) -> float:
+        return self._first_due()  # Nothing but what an inner sequence does ends it.
+
     def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
         out = super()._tell_all(errors, at)
         self._end_where_over()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -47,6 +48,8 @@ class Periods:
         Raises:
             ValueError: the times are so great that floats cannot tell a period from the next one.
         """
+        if isinstance(at, float) and math.isfinite(at) and isinstance(self.start(0, first), int):
+            at = math.floor(at)  # All that follows is exact then, where floats would be far off.
         try:
             number = int((at - plain_time(first)) // self.shift)
             is_told_apart = self.start(number, first) < self.start(number + 1, first)
