@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import _GeneratorContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
+from checkpoint.session import Session
 from checkpoint.tiers import FAN_IN
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
@@ -345,6 +346,52 @@ def test_what_is_interrupted_once_more_as_memory_is_read_anew_takes_no_writes(mo
     store.reopen()
     advance(store, 3)
     assert values_in(store.reader()) == state_at(3)
+
+
+class FailingCommits(sqlite3.Connection):
+    """A connection on a disk that fails with a commit, and from then on."""
+
+    left: ClassVar[int | None] = None
+    """How many commits succeed before; ``None`` for all."""
+
+    def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+        if FailingCommits.left is not None and (statement == "COMMIT" or FailingCommits.left < 0):
+            FailingCommits.left -= 1
+            if FailingCommits.left < 0:
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+                raise error
+        return super().execute(statement, *given)
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_a_store_whose_opening_again_is_interrupted_anywhere_takes_no_writes_before_another_one(
+    commits: int, tmp_path: Path, at_scale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "factory", FailingCommits)
+    refused = 0
+    for lines in count(step=1 if at_scale else 19):
+        with quick_store(tmp_path / f"{lines}.db", history=16) as store:
+            for epoch in range(1, 20):
+                store.append(run_of({1000 + epoch: epoch}))
+            monkeypatch.setattr(FailingCommits, "left", commits)
+            with pytest.raises(StoreFailedError):
+                store.prune(keep=1)
+            monkeypatch.setattr(FailingCommits, "left", None)
+            came = interrupted(store.reopen, lines, ("checkpoint",))
+            try:
+                store.append(run_of({1020: 20}))
+            except CheckpointError:
+                refused += 1
+                store.reopen()
+                store.append(run_of({1020: 20}))
+            assert values_in(store.reader()) == {1000 + epoch: epoch for epoch in range(1, 21)}, f"after {lines} lines"
+            for epoch in range(21, 60):
+                store.append(run_of({1000 + epoch: epoch}))
+            store.verify()
+        if not came:
+            break
+    assert refused
 
 
 def test_a_rollback_that_is_interrupted_anywhere_leaves_in_memory_what_the_file_says() -> None:
