@@ -51,6 +51,8 @@ class Session:
         self.mutex = RLock()
         self._durability = durability
         self._failure: Exception | None = None
+        self._is_unread = False
+        """Whether the file was opened again, and what memory holds may be from before."""
         self._connection: sqlite3.Connection | None = None
         self._cursors: set[sqlite3.Cursor] = set()
         self._log = WriteAheadLog(path, is_watched=not (read_only or self.in_memory))
@@ -130,7 +132,7 @@ class Session:
             self._log.note_opened()
 
     def reopen(self) -> None:
-        """Open the file again; its contents decide what was in doubt.
+        """Open the file again; its contents decide what was in doubt. It takes no writes before :meth:`trust`.
 
         Raises:
             CheckpointError: it cannot be opened, or is not the one that was open.
@@ -142,10 +144,17 @@ class Session:
                     self._require_identity()
                 if self._log.is_lost:
                     self._log.require_unneeded(self.connection if self.is_open else None)
+                self._is_unread = True
                 self.open()
-            elif self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
+            else:
+                self._is_unread = True
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
             self._failure = None
+
+    def trust(self) -> None:
+        """Take writes again: what memory holds has been read from the file that was opened again."""
+        self._is_unread = False
 
     def close(self) -> None:
         """Copy the log into the file if nobody else is reading, and disconnect. Calling it twice is allowed."""
@@ -394,9 +403,10 @@ class Session:
         Raises:
             StoreFailedError: the file system failed, and the file was not opened again.
         """
-        if isinstance(self._failure, StoreFailedError):
+        if self._is_unread or isinstance(self._failure, StoreFailedError):
+            why = self._failure or "opening it again did not complete"
             raise StoreFailedError(
-                f"{self.path} takes no writes until it is opened again ({self._failure}): call reopen()"
+                f"{self.path} takes no writes until it is opened again ({why}): call reopen()"
             ) from self._failure
         if self._failure is not None:
             raise StoreFailedError(

@@ -22,7 +22,6 @@ from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
     RunRefusedError,
-    StoreFailedError,
     UnknownCheckpointError,
     not_copied,
 )
@@ -555,14 +554,10 @@ class CheckpointStore:
         with self._mutex:
             if self._is_closed:
                 raise CheckpointError(f"{self.path} is closed, and others may write to it now: open the store again")
-            try:
-                self.session.reopen()
-                self._load()
-                self._readers.retire("is gone: its rows were merged into a newer one, or dropped")
-            except BaseException:
-                # What memory holds may be from before the failure, such as a merge that was rolled back.
-                self.session.distrust(StoreFailedError("opening it again did not complete"))
-                raise
+            self.session.reopen()
+            self._load()
+            self._readers.retire("is gone: its rows were merged into a newer one, or dropped")
+            self.session.trust()
 
     def announce_close(self) -> None:
         """Tell other processes that want to write that this handle will soon close by itself."""
