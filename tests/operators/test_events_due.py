@@ -182,15 +182,17 @@ def test_an_operator_that_cannot_say_when_it_is_due_hears_of_every_time(due: Any
     assert groups.on_time(1) == [(1, 1)]
 
 
+@pytest.mark.parametrize("is_mixed_in", [False, True])
 @pytest.mark.parametrize("method", ["on_time", "_tick", "_tick_alone"])
-def test_what_overrides_a_method_that_hears_of_the_time_hears_of_every_time(method: str) -> None:
+def test_what_overrides_a_method_that_hears_of_the_time_hears_of_every_time(method: str, is_mixed_in: bool) -> None:
     heard: list[float] = []
 
     def hears(self: Buffer, at: float) -> Any:
         heard.append(at)
         return getattr(Buffer, method)(self, at)
 
-    kind = type("Heard", (Buffer,), {method: hears})
+    mixin = type("Mixin", (), {method: hears})
+    kind: Any = type("Heard", (mixin, Buffer), {}) if is_mixed_in else type("Heard", (Buffer,), {method: hears})
     groups = GroupBy(lambda value: value, lambda key: kind(duration=100))
     groups.open(VolatileObjectSpace(), "groups")
     groups.on_next(1, at=0)

@@ -23,11 +23,13 @@ _HELD = "$held"
 
 _TAKEN_ROLES = {_ENDED: "that it has ended", _HELD: "what an error holds back"}
 
-_TOLD = frozenset(("on_time", "_take", "_tell_all"))
-"""What else than a method that begins with ``_tick`` may do something at any time."""
-
 Hand = Callable[["EventOperator", Any], list[Any]]
 """Hands a value to an operator, and returns what comes out."""
+
+
+def _is_told(name: str) -> bool:
+    """Return whether a method of that name may do something at any time, or says when."""
+    return name in ("on_time", "_take", "_tell_all", "_due_from") or name.startswith("_tick")
 
 
 class EventOperator(ShownAtPrompt, ABC):
@@ -57,10 +59,9 @@ class EventOperator(ShownAtPrompt, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "_due_from" in vars(cls):
-            cls._says_when_due = True
-        elif any(name in _TOLD or name.startswith("_tick") for name in vars(cls)):
-            cls._says_when_due = False
+        # Of the class and its bases, also those that are no operators, the first that has a part in it decides.
+        own = (vars(one) for one in cls.__mro__)
+        cls._says_when_due = next("_due_from" in names for names in own if any(map(_is_told, names)))
 
     def __init__(self) -> None:
         self._space: ObjectSpace | SpacePart
