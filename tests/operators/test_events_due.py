@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -16,8 +15,7 @@ from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators.events import Average, Buffer, Chain, EventOperator, GroupBy, SelectMany, Take, Window
 from objectspace.operators.events.nested import Nested
-
-Make = Callable[[], EventOperator]
+from tests.operators.event_player import Make, Player
 
 LENGTHS = st.sampled_from([0.1, 0.3, 1, 2.5, 7])
 COUNTS = st.integers(1, 3)
@@ -56,41 +54,35 @@ STEPS = st.lists(
 )
 
 
-class Run:
+class Run(Player):
     """An operator with inner sequences of some kind, by key for a GroupBy and by value for a SelectMany."""
 
     def __init__(self, make: Make, many: bool) -> None:
-        self._make = lambda: SelectMany(lambda v: make()) if many else GroupBy(lambda v: v, lambda k: make())
-        self._many, self._store = many, CheckpointStore(":memory:")
-        self.open()
-
-    def open(self) -> None:
-        self._space = PersistedObjectSpace(self._store)
-        self._operator = self._make()
-        self._operator.open(self._space, "op")
+        self._many = many
+        super().__init__(lambda: SelectMany(lambda v: make()) if many else GroupBy(lambda v: v, lambda k: make()))
 
     def step(self, what: str, value: int, at: float) -> str:
         """Do something, and return what came out, or the error."""
         try:
             if what == "time":
-                return repr(self._operator.on_time(at))
+                return repr(self.operator.on_time(at))
             if what == "inner" and self._many:
-                return repr(self._operator.on_inner(value, value + 1, at))
+                return repr(self.operator.on_inner(value, value + 1, at))
             if what in ("value", "inner"):
-                return repr(self._operator.on_next(value, at=at))
+                return repr(self.operator.on_next(value, at=at))
         except (TypeError, ValueError) as error:
             return repr(error)
         if what == "rollback":
-            self._space.rollback()
-            self._operator.open(self._space, "op")
+            self.space.rollback()
+            self.operator.open(self.space, "op")
+        elif what == "save":
+            self.space.checkpoint()
         else:
-            self._space.checkpoint()
-        if what == "reopen":
-            self.open()
+            self.again()
         return ""
 
     def end(self) -> str:
-        return repr(self._operator.on_completed()) + repr(list(self._space))
+        return repr(self.operator.on_completed()) + repr(list(self.space))
 
 
 @settings(max_examples=150)
