@@ -120,6 +120,8 @@ class PersistedObject:
     """What the variant of the class is called: see :mod:`objectspace.objects.variants`."""
     _is_torn: int = False
     """Whether an interruption has cut an edit in two, so that nobody can tell what the object should hold."""
+    _is_half_read: bool = False
+    """Whether an unread object may hold some of what is stored, from a reading that was given up."""
 
     def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError(
@@ -192,12 +194,18 @@ class PersistedObject:
     @undivided_read
     def _read_itself(self) -> None:
         self._home.make_room()
+        if self._is_half_read:
+            self._go_cold()
+        self._is_half_read = True
         try:
-            self.__class__ = self._warm()
+            warm = self._warm()
             self._home.account(self)
         except BaseException:
-            self._go_cold()
+            self._go_cold()  # If that is interrupted, too, the next touch does it all again.
+            self._is_half_read = False
             raise
+        self.__class__ = warm
+        self._is_half_read = False
 
     def _shrink(self, *, gently: bool) -> None:
         """Drop clean slots from memory if the kind can read them again.

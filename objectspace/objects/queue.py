@@ -272,7 +272,6 @@ class Queue(PersistedObject, Generic[T]):
         self._settle_metadata(durable)
 
     def _go_cold(self) -> None:
-        self._close()
         self._is_full = True  # Until it is empty: if that is interrupted, the next touch does it.
         self._sleep()
         self._empty()

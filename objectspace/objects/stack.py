@@ -325,7 +325,6 @@ class Stack(PersistedObject, Generic[T]):
                 self._low = low
 
     def _go_cold(self) -> None:
-        self._close()
         self._reset(0)
         self._sleep()
 

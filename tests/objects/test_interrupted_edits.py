@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -203,7 +204,7 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(
 def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool, apart: int) -> None:
     refused = 0
     for edit in EDITS[kind][1:]:
-        for lines in count(step=1 if at_scale else 17 * apart):
+        for lines in count(step=1 if at_scale else 5 * apart):
             target = prepared(kind, "unread").get("t")
             came = interrupted(partial(edit, target), lines)
             refused += not is_done(target.copy)
@@ -277,6 +278,36 @@ def test_of_places_apart_all_are_removed_from_a_list_or_none_is() -> None:
         left.add(len(numbers))
         lines += 1
     assert left == {COUNT, COUNT // 2}
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_an_object_whose_reading_was_interrupted_is_read_anew_even_if_giving_it_up_was_interrupted_too(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, came = 0, True
+    while came:
+        space = prepared(kind, "unread")
+        target, expected = space.get("t"), shape(PersistedObjectSpace(space.store).get("t").copy())
+        with monkeypatch.context() as patched:
+            patched.setattr(PersistedObjectSpace, "account", interrupt)
+            came = interrupted(target.copy, lines, where=is_giving_up)
+        assert shape(target.copy()) == expected, f"after {lines} lines"
+        space._check()
+        assert space.checkpoint().slots == 0
+        lines += 1
+    assert lines > 1
+
+
+def interrupt(*_: object) -> None:
+    """Do what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def is_giving_up(frame: FrameType | None) -> bool:
+    """Tell whether a reading is being given up."""
+    while frame is not None and frame.f_code.co_name != "_go_cold":
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_saved(space: PersistedObjectSpace) -> bool:
