@@ -23,6 +23,9 @@ _ADVICE = {
 }
 """What to do where the permissions are not the cause."""
 
+_LONGEST_END = "-journal"
+"""The longest one that the name of a file beside a store has."""
+
 _CLOSING = "closing"
 """What the owner's note says if the lock will soon be released."""
 
@@ -46,6 +49,8 @@ class WriterLock:
         # A store may be closed by another thread than the one that opened it.
         self._lock = FileLock(target.with_name(target.name + ".lock"), thread_local=False)
         try:
+            with suppress(FileNotFoundError):
+                target.with_name(target.name + _LONGEST_END).lstat()  # SQLite does not say that a name is too long.
             self._lock.acquire(timeout=0)
         except Timeout:
             raise StoreLockedError(f"{path} is being written by {_named_with_advice(target)}{READ_ONLY}") from None
