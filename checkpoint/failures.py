@@ -57,6 +57,8 @@ def explained(path: str, error: Exception, schema_damage: str = "") -> Checkpoin
             f"no space is left in {folder}, the temporary folder in which SQLite sorts: free some there, or set TMPDIR"
             " to another folder before the program starts; nothing was written"
         )
+    elif advice is _CLOSED and (unreadable := _unreadable(path)):
+        advice = f"this user may not read {unreadable}: see to its permissions"
     elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
         advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
     return kind(f"{path}: {advice} (SQLite says: {error})")
@@ -91,6 +93,12 @@ def lacks_room(error: Exception, folder: Path) -> bool:
     with suppress(OSError):
         return code_of(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
     return False
+
+
+def _unreadable(path: str) -> str | None:
+    """Return which of the files of a store this process may not read, ``None`` if there is none."""
+    found = (f"{path}{end}" for end in ("", "-wal", "-shm", "-journal"))
+    return next((each for each in found if os.path.exists(each) and not os.access(each, os.R_OK)), None)
 
 
 def _full_temporary_folder(path: str) -> str | None:

@@ -231,6 +231,18 @@ def test_a_file_that_cannot_be_opened_says_what_to_do(
         assert store.verify() == 1
 
 
+def test_a_log_that_this_user_may_not_read_is_named(
+    tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_store(tmp_path / "state.db")
+    with quick_store(path):
+        inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
+        monkeypatch.setattr(os, "access", lambda file, _: not str(file).endswith("-wal"))  # root may read everything
+        with pytest.raises(CheckpointError, match=r"may not read .*state\.db-wal: see to its permissions"):
+            CheckpointStore(path, read_only=True)
+        inject(None)
+
+
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
