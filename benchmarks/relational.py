@@ -132,33 +132,37 @@ def line(what: str, ratio: Ratio, each: int, aim: str) -> tuple[str, ...]:
     return what, mine, bare, ratio.describe(), aim
 
 
-def writing(mine: Mine, bare: Bare) -> Iterator[tuple[str, ...]]:
-    """Compare an epoch of random upserts."""
-    for what, prepare, upsert in (
-        ("rows in memory", lambda: None, mine.upsert),
-        ("rows in memory, given together", lambda: None, mine.upsert_together),
-        ("nothing in memory", mine.reopen, mine.upsert),
-    ):
-        chance, others = random.Random(1), random.Random(1)
+def filled(place: Path, rows: int) -> tuple[Mine, Bare]:
+    """Return the two tables, anew: so each way to write finds the same runs, and the same rows in memory."""
+    place.mkdir()
+    return Mine(place, rows), Bare(place, rows)
 
-        def changed(chance: random.Random) -> list[Row]:
-            return [row_of(key, chance.randrange(1000)) for key in chance.sample(range(mine.rows), UPSERTS)]
 
-        def first(
-            prepare: Callable[[], object] = prepare,
-            upsert: Callable[[list[Row]], None] = upsert,
-            chance: random.Random = chance,
-        ) -> Action:
-            prepare()
-            return partial(upsert, changed(chance))
+def writing(
+    mine: Mine, bare: Bare, what: str, upsert: Callable[[list[Row]], None], prepare: Callable[[], object] = lambda: None
+) -> Iterator[tuple[str, ...]]:
+    """Compare an epoch of random upserts.
 
-        def second(others: random.Random = others) -> Action:
-            return partial(bare.upsert, changed(others))
+    Args:
+        mine: the state table.
+        bare: the plain table.
+        what: how the rows are written.
+        upsert: what writes them.
+        prepare: what comes before each epoch, untimed.
+    """
+    chance, others = random.Random(1), random.Random(1)
 
-        ratio = compare(first, second, EPOCHS)
-        yield line(f"an epoch of {UPSERTS:,} random upserts, {what}", ratio, UPSERTS, "1.0")
-        means = (f"{sum(one.seconds) / EPOCHS / UPSERTS * 1e6:.2f} us" for one in (ratio.mine, ratio.other))
-        yield f"the same, the mean of {EPOCHS} epochs with what they merge", *means, f"{ratio.total:.2f}", ""
+    def changed(chance: random.Random) -> list[Row]:
+        return [row_of(key, chance.randrange(1000)) for key in chance.sample(range(mine.rows), UPSERTS)]
+
+    def first() -> Action:
+        prepare()
+        return partial(upsert, changed(chance))
+
+    ratio = compare(first, lambda: partial(bare.upsert, changed(others)), EPOCHS)
+    yield line(f"an epoch of {UPSERTS:,} random upserts, {what}", ratio, UPSERTS, "1.0")
+    means = (f"{sum(one.seconds) / EPOCHS / UPSERTS * 1e6:.2f} us" for one in (ratio.mine, ratio.other))
+    yield f"the same, the mean of {EPOCHS} epochs with what they merge", *means, f"{ratio.total:.2f}", ""
 
 
 def reading(mine: Mine, bare: Bare, when: str) -> Iterator[tuple[str, ...]]:
@@ -248,11 +252,14 @@ def main() -> None:
     print(machine("objectspace", "pyarrow", "orjson") + "\n", flush=True)
     with folder() as place:
         started = time.perf_counter()
-        mine, bare = Mine(place, rows), Bare(place, rows)
-        lines = writing(mine, bare)
-        found = [next(lines), next(lines)]
+        mine, bare = filled(place / "one by one", rows)
+        found = [*writing(mine, bare, "rows in memory", mine.upsert)]
         found += reading(mine, bare, f"{len(mine.space.store.reader().runs)} runs")
-        found += [*reading_memory(mine, bare), *lines]
+        found += reading_memory(mine, bare)
+        together, beside = filled(place / "together", rows)
+        found += writing(together, beside, "rows in memory, given together", together.upsert_together)
+        unread, beside = filled(place / "unread", rows)
+        found += writing(unread, beside, "nothing in memory", unread.upsert, unread.reopen)
         mine.space.checkpoint(kind=CheckpointKind.FULL)
         found += [*reading(mine, bare, "1 run"), *encoding(100_000)]
         header = ("what", "here", "plain SQLite", "ratio (min-max)", "aim")
