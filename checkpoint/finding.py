@@ -30,7 +30,7 @@ def record_of(session: Session, number: int | None, epoch: int | None = None) ->
 
 def epoch_of(session: Session, number: int) -> int:
     """Return the epoch that a checkpoint seals; 0 if there is no such checkpoint."""
-    records = read_records(session, "WHERE number = ?", (number,))
+    records = read_records(session, "WHERE number = ?", (number,)) if -(2**63) <= number < 2**63 else []
     return records[0].epoch if records else 0
 
 

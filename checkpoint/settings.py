@@ -45,7 +45,9 @@ class Retention:
     def __post_init__(self) -> None:
         for name, count in (("history", self.history), ("records", self.records)):
             if type(count) is not int or not 1 <= count < 2**63:
-                raise ValueError(f"{name} is {count!r}: keep at least 1 checkpoint")
+                raise ValueError(f"{name} is {count!r}: expected a whole number of checkpoints, from 1 on")
+        if not isinstance(self.keep_for, timedelta | None):
+            raise TypeError(f"keep_for is {self.keep_for!r}: expected a timedelta")
         if self.keep_for is not None and self.keep_for < timedelta(0):
             raise ValueError(f"keep_for is {self.keep_for}: expected an age in the past")
 

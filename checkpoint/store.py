@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,8 +90,8 @@ class CheckpointStore:
             raise TypeError(f"path is {path!r}: expected text or a Path; os.fsdecode() makes text of bytes")
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
-        if history is not None and history < 1:
-            raise ValueError(f"history is {history}: keep at least 1 checkpoint")
+        if history is not None:
+            Retention(history=history)  # It refuses what is no number of checkpoints.
         require_sqlite()
         self._is_closed = False
         # Absolute, so that it names the same file after the process has changed its folder.
@@ -438,6 +439,7 @@ class CheckpointStore:
 
         Raises:
             ValueError: nothing would be kept.
+            TypeError: the age is not a timedelta.
             CheckpointError: the store takes no writes.
 
         Time: O(1). Dirties: three settings. What is no longer kept is removed with the next checkpoints.
@@ -494,6 +496,7 @@ class CheckpointStore:
         with self._mutex:
             self.session.require_writable()
             before = self._runs.readable_count
+            keep = None if keep is None else min(keep, sys.maxsize)
             if keep is None and older_than is None:
                 keep, older_than = self.retention.history, self.retention.keep_for
             first = retention.first_kept(self.session, keep, older_than)
@@ -736,8 +739,11 @@ class CheckpointStore:
             if self._upkeep.has_work(self._newest.number, young, is_full=is_full):
                 work = partial(self._pay, young=young, is_full=is_full)
                 self._change(work, then=self._settle, is_lazy=True)
-        except CheckpointError:
+        except CheckpointError as error:
             # The checkpoint just written is durable, so this must not make it fail. What is due stays due.
+            if isinstance(error, RunRefusedError):  # Not the disk, which may soon be mended.
+                told = f"what old checkpoints have left cannot be merged, so reads become slower ({error.__cause__!r})"
+                warnings.warn(f"{self.path}: {told}: please report it; the checkpoint is durable", stacklevel=2)
             return
         self.session.copy_log()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import ORDERED, AggCall, output_schema, sum_bounds
-from objectspace.operators.base import Operator, column_names
+from objectspace.operators.base import Operator, check_number, column_names
 from objectspace.operators.canonical import identity, is_plain, picker
 from objectspace.operators.distinct import DistinctColumn, unused
 from objectspace.operators.extremes import OrderedCall
@@ -52,6 +52,8 @@ class PlannedCalls(Operator):
         group_cache: int = CACHED_GROUPS,
     ) -> None:
         super().__init__()
+        check_number("extreme_cache", extreme_cache, 0)
+        check_number("group_cache", group_cache, 0)
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
         self.group_key = tuple(column_names(group_key))
         self.late_rows = 0

@@ -239,6 +239,16 @@ def not_open(operator: object) -> CheckpointProtocolError:
     )
 
 
+def check_number(what: str, number: object, least: int) -> None:
+    """Refuse what is no whole number, or too small.
+
+    Raises:
+        SchemaError: it is one of these.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise SchemaError(f"{what} is {number!r}: expected a number from {least}")
+
+
 def column_names(given: Sequence[str] | str) -> list[str]:
     """Return the column names that a user gives: a string is one name."""
     return [given] if isinstance(given, str) else list(given)

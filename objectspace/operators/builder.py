@@ -22,7 +22,7 @@ from objectspace.operators.base import Operator, order_parts
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
 from objectspace.operators.distinct import unused
-from objectspace.operators.expressions import Expression, col, computed_column, condition, expression, shown
+from objectspace.operators.expressions import Expression, computed_column, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.joining import Extras, JoinName, compared, joined
@@ -243,15 +243,16 @@ class Stream(ShownAtPrompt):
         Raises:
             SchemaError: there is no such column, or a callable comes without a type.
         """
-        columns = {name: col(name) for name in names_of(names)}
-        for name, given in computed.items():
-            columns[name] = computed_column(name, given)
+        return self._selected({name: name for name in names_of(names)} | computed)
+
+    def _selected(self, given: Mapping[str, Any]) -> Stream:
+        columns = {name: computed_column(name, one) for name, one in given.items()}
         structure = ", ".join(shown(name, made) for name, made in columns.items())
         return self.then("Select", structure, partial(Select, self.schema, columns), visible=tuple(columns))
 
     def with_columns(self, **computed: Any) -> Stream:
-        """Keep all columns, and compute others or replace some."""
-        return self.select(*(name for name in self.columns if name not in computed), **computed)
+        """Keep all columns, and compute others, which come last, or replace some, which stay in their places."""
+        return self._selected({name: name for name in self.columns} | computed)
 
     def drop(self, *names: str | Sequence[str]) -> Stream:
         """Keep all columns except some."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from objectspace.operators.base import Operator, Promise
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.returned import chunks_from
 from objectspace.relational import Chunk
 
 
@@ -46,7 +47,7 @@ class Graph:
             self.output[node].append(chunk)
         for reader, side in self._readers.get(node, ()):
             operator = self.operators[reader]
-            for made in _chunks(operator, operator.process(chunk, side)):
+            for made in chunks_from(operator, operator.process(chunk, side)):
                 yield reader, made
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
@@ -59,7 +60,7 @@ class Graph:
         for node in nodes:
             if node in self.operators:
                 operator = self.operators[node]
-                for chunk in _chunks(operator, operator.barrier(epoch)):
+                for chunk in chunks_from(operator, operator.barrier(epoch)):
                     self.push(node, chunk)
                 for column, value in (*self._held.pop(node, ()), *operator.promises()):
                     self.watermark(node, column, value)
@@ -72,26 +73,3 @@ class Graph:
         """Return the changes of the results since the last call."""
         found, self.output = dict(self.output), defaultdict(list)
         return found
-
-
-def _chunks(operator: Operator, found: Any) -> Iterable[Chunk]:
-    """Return the chunks that an operator returned: none for ``None``.
-
-    Raises:
-        TypeError: these are not chunks.
-    """
-    if type(found) is list:
-        for made in found:
-            if not isinstance(made, Chunk):
-                raise _no_chunks(operator, made)
-        return found
-    if isinstance(found, Chunk) or not isinstance(found, Iterable | None):
-        raise _no_chunks(operator, found)
-    return () if found is None else (one for made in found for one in _chunks(operator, [made]))
-
-
-def _no_chunks(operator: Operator, found: Any) -> TypeError:
-    among = "" if isinstance(found, Chunk) else "; Chunk.from_rows(schema, changes) makes one"
-    return TypeError(
-        f"operator {type(operator).__name__} returned {found!r:.80}: expected a list of chunks, or None for none{among}"
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 from checkpoint.process import collecting_seldom
-from objectspace.operators.base import Operator, Promise, column_names
+from objectspace.operators.base import Operator, Promise, check_number, column_names
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
@@ -102,6 +102,7 @@ class HashJoin(Operator):
         super().__init__()
         if kind not in KINDS:
             raise SchemaError(f"there is no join of kind {kind!r}: expected one of {', '.join(KINDS)}")
+        check_number("cache_keys", cache_keys, 0)
         self.kind, self._keys = kind, (column_names(left_key), column_names(right_key))
         safe = checked_keys((left_schema, right_schema), self._keys, null_safe)
         self._main = None if kind in ("inner", "left_outer", "right_outer", "full_outer") else kind.partition("_")[0]

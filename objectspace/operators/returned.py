@@ -1,4 +1,4 @@
-"""What a user's object returns: rows in any of the usual forms, checked against the declared schema."""
+"""What a user's object returns, checked: rows in any of the usual forms, or chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.chunks import Change
-from objectspace.relational import RowError, SchemaError, TableSchema
+from objectspace.relational import Chunk, RowError, SchemaError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS
 from objectspace.relational.schema import Row
 
@@ -82,3 +82,26 @@ def _gone(schema: TableSchema, given: Any) -> Row:
     key = schema.check_key([given.get(name) for name, _ in schema.primary_key])
     values = dict(zip([name for name, _ in schema.primary_key], key, strict=True))
     return tuple([values.get(name) for name in schema.names])
+
+
+def chunks_from(operator: object, found: Any) -> Iterable[Chunk]:
+    """Return the chunks that an operator returned: none for ``None``.
+
+    Raises:
+        TypeError: these are not chunks.
+    """
+    if type(found) is list:
+        for made in found:
+            if not isinstance(made, Chunk):
+                raise _no_chunks(operator, made)
+        return found
+    if isinstance(found, Chunk) or not isinstance(found, Iterable | None):
+        raise _no_chunks(operator, found)
+    return () if found is None else (one for made in found for one in chunks_from(operator, [made]))
+
+
+def _no_chunks(operator: object, found: Any) -> TypeError:
+    among = "" if isinstance(found, Chunk) else "; Chunk.from_rows(schema, changes) makes one"
+    return TypeError(
+        f"operator {type(operator).__name__} returned {found!r:.80}: expected a list of chunks, or None for none{among}"
+    )

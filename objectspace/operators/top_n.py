@@ -10,7 +10,7 @@ from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
 from checkpoint.process import collecting_seldom
-from objectspace.operators.base import Operator, Promise, column_names, order_parts
+from objectspace.operators.base import Operator, Promise, check_number, column_names, order_parts
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
@@ -445,8 +445,7 @@ class TopN(GroupTopN):
 
 def _check_numbers(limit: int, offset: int, with_ties: bool, cache_groups: int) -> None:
     for what, number, least in (("limit", limit, 0), ("offset", offset, 0), ("cache_groups", cache_groups, 1)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
-            raise SchemaError(f"{what} is {number!r}: expected a number from {least}")
+        check_number(what, number, least)
     if with_ties and offset:
         raise SchemaError(f"with_ties makes no sense with an offset, which is {offset}: leave one of them out")
 

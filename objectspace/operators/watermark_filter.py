@@ -42,7 +42,7 @@ class WatermarkFilter(Operator):
         wanted: type = timedelta if kind.kind in TIMES else int
         if kind.kind not in (*TIMES, *INTEGERS):
             raise SchemaError(f"watermarks are of {', '.join((*TIMES, *INTEGERS))}: {column!r} is {kind}")
-        if not isinstance(delay, wanted) or delay < wanted(0):
+        if not isinstance(delay, wanted) or isinstance(delay, bool) or delay < wanted(0):
             raise SchemaError(f"the delay of {column!r} ({kind}) is a {wanted.__name__} from 0 on: found {delay!r}")
         self.input, self.column, self.delay, self.late_rows = schema, column, delay, 0
         self._place, self._check = schema.place_of(column), checker(kind)

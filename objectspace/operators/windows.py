@@ -11,6 +11,7 @@ from objectspace.operators.chunks import Change, check_chunk, checked_promise, h
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import INTEGERS
+from objectspace.relational.values import BadValue, checker
 
 Span = timedelta | int
 """A length of time; for a column of whole numbers, a number."""
@@ -70,7 +71,7 @@ class Hop(Operator):
         column = schema.column(time_column)
         _check_spans(column, size, slide)
         self._names = start, end
-        self._origin = _ORIGINS[column.type.kind] if origin is None else origin
+        self._origin = _ORIGINS[column.type.kind] if origin is None else _checked_origin(column, origin)
         self._place, self._kind = schema.place_of(time_column), column.type.kind
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
         columns += [Column(name, column.type) for name in self._names]
@@ -206,6 +207,13 @@ def _check_spans(column: Column, size: Span, slide: Span) -> None:
     check_span(column, "slide of a window", slide)
     if size % slide:  # type: ignore[operator]
         raise SchemaError(f"the size of a window is a multiple of its slide: found {size!r} and {slide!r}")
+
+
+def _checked_origin(column: Column, origin: Any) -> Any:
+    try:
+        return checker(column.type)(origin)
+    except BadValue as error:
+        raise SchemaError(f"the origin of windows over {column} is one of its values: {error}") from None
 
 
 def _leads(schema: TableSchema, time_column: str) -> bool:

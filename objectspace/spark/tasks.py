@@ -21,6 +21,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
 from objectspace.operators.base import Promise
 from objectspace.operators.chunks import moved_apart
+from objectspace.operators.returned import chunks_from
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
 from objectspace.spark.executor import Shards, TaskShards, current_shard
@@ -212,7 +213,7 @@ class Running:
             if operator is not None:
                 source = place if place in self.work else 0
                 started = time.perf_counter()
-                chunks = operator.barrier(epoch)
+                chunks = list(chunks_from(operator, operator.barrier(epoch)))
                 self.work[source].seconds += time.perf_counter() - started
                 for chunk in chunks:
                     self.push(place, chunk, source)
@@ -231,7 +232,8 @@ class Running:
     def _process(self, place: int, chunk: Chunk, side: str) -> list[Chunk]:
         """Let an operator process changes, and note the work if it keeps state."""
         started = time.perf_counter()
-        made = self._operator(place).process(chunk, side)
+        operator = self._operator(place)
+        made = list(chunks_from(operator, operator.process(chunk, side)))
         work = self.work.get(place)
         if work is not None:
             work.rows_in += len(chunk)

@@ -50,9 +50,10 @@ class Retention:
     grace_seconds: float = 86_400
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.every < 1 or not self.grace_seconds >= 0:
+        are_counts = type(self.epochs) is int and type(self.every) is int
+        if not are_counts or self.epochs < 1 or self.every < 1 or not self.grace_seconds >= 0:
             raise ValueError(
-                f"{self}: expected at least 1 epoch to keep and between collections, and 0 seconds or more"
+                f"{self}: expected a whole number of epochs to keep, and between collections, and 0 seconds or more"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from checkpoint import (
     UnknownCheckpointError,
 )
 from checkpoint.schema import FORMAT_VERSION
+from checkpoint.upkeep import Upkeep
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, Fault, quick_store, run_of, values_in
 
@@ -408,3 +410,41 @@ def test_any_number_of_rows_is_stored_as_given(count: int) -> None:
             store.database.execute(f"SELECT * FROM state_{table}").fetchall() for table in ("index", "metadata", "item")
         ]
         assert [[row[1:] for row in rows] for rows in found] == [index, metadata, items]
+
+
+@pytest.mark.parametrize("count", [0, 1e3, True, 2**70, "3"])
+def test_a_history_that_is_no_number_of_checkpoints_is_refused_before_anything_is_made(
+    tmp_path: Path, count: Any
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"history is {count!r}: expected a whole number of checkpoints")):
+        CheckpointStore(tmp_path / "state.db", history=count)
+    assert snapshot(tmp_path) == {}
+    with quick_store(":memory:") as store:
+        with pytest.raises(ValueError, match="records is"):
+            store.configure(records=count)
+        with pytest.raises(TypeError, match="keep_for is 5: expected a timedelta"):
+            store.configure(keep_for=5)  # type: ignore[arg-type]
+
+
+def test_numbers_beyond_64_bits_are_those_of_no_checkpoint() -> None:
+    with quick_store(":memory:") as store:
+        store.append(run_of({1: 1}))
+        assert (store.epoch_of(2**70), store.epoch_of(-(2**70)), store.prune(keep=2**70)) == (0, 0, 0)
+
+
+def test_what_keeps_old_checkpoints_from_being_merged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("no merging today")
+
+    def append_many(store: CheckpointStore) -> None:
+        for number in range(100):
+            store.append(run_of({number % 7: number}))
+
+    with quick_store(":memory:") as store:
+        monkeypatch.setattr(Upkeep, "pay", fail)
+        with pytest.warns(UserWarning, match=r"cannot be merged.*no merging today.*the checkpoint is durable"):
+            append_many(store)
+        assert len(store.checkpoints()) == 100
+        monkeypatch.undo()
+        store.append(run_of({1: 1}))
+        assert store.verify() > 0

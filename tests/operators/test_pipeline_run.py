@@ -736,3 +736,15 @@ def test_a_source_or_result_that_comes_after_a_run_was_opened_is_refused_and_ano
     assert (run.position, run.rows("all")) == (1, [(1,)])
     with pipeline.run_local([{"rows": [(1,)], "more": [(2,)]}]) as again:
         assert (again.rows("late"), seen) == ([(2,)], [1])
+
+
+def test_a_column_that_is_replaced_stays_in_its_place_and_new_ones_come_last() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("s", {"self": "int64", "a": "int64", "b": "int64"}, key=["self"])
+    replaced = rows.with_columns(c=col("b") + 1, a=col("a") * 2)
+    replaced.materialize("r")
+    rows.union(rows.with_columns(a=col("a") + 1)).materialize("both")
+    with pipeline.run_local([{"s": [(1, 10, 20)]}]) as run:
+        assert replaced.columns == ("self", "a", "b", "c")
+        assert run.rows("r") == [(1, 20, 20, 21)]
+        assert sorted(row[-3:] for row in run.rows("both")) == [(1, 10, 20), (1, 11, 20)]

@@ -166,6 +166,29 @@ def test_without_a_key_one_task_sees_all_rows(frames: Frames, tmp_path: Path) ->
     assert len(again.rows("found")) == 4
 
 
+class Seldom(Firsts):
+    """Returns nothing where there is nothing, and an iterator else."""
+
+    def process(self, chunk: Chunk, side: str = "input") -> Any:
+        kept = [(op, row) for op, row in chunk.rows() if row[0] > 11]
+        return iter([Chunk.from_rows(self._schema, kept)]) if kept else None
+
+    def barrier(self, epoch: int) -> Any:
+        super().barrier(epoch)
+
+
+@pytest.mark.parametrize("returned", [Chunk(SCHEMA, [], []), 5])
+def test_what_an_operator_returns_is_as_in_one_process(frames: Frames, tmp_path: Path, returned: object) -> None:
+    driver, streams = driver_of(tmp_path, 1)
+    streams["a"].through(Seldom, "seldom").materialize("found")
+    for number, changes in enumerate((ROWS, MORE)):
+        step(driver, frames, number, changes)
+    assert sorted(driver.rows("found")) == [row for _, row in MORE["a"]]
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(TypeError, match="expected a list of chunks"):
+        patched.setattr(Seldom, "barrier", lambda self, epoch: returned)
+        step(driver, frames, 2, ROWS)
+
+
 class KeepsTable(Firsts):
     """Keeps rows of which nothing tells the key."""
 

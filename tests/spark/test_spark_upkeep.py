@@ -352,3 +352,9 @@ def test_no_space_is_founded_in_a_process_of_spark_connect_and_one_that_is_there
         Pipeline(tmp_path / "new", shards=2)
     assert not (tmp_path / "new").exists()
     assert Pipeline(tmp_path / "there", shards=2).chain.epoch == 0
+
+
+@pytest.mark.parametrize("given", [{"epochs": 64.0}, {"every": True}, {"epochs": 0}, {"grace_seconds": float("nan")}])
+def test_a_retention_that_could_never_collect_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"Retention\(.*expected a whole number of epochs to keep"):
+        Retention(**given)
