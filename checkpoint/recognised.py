@@ -24,6 +24,9 @@ BESIDE = (*LOGS, ".lock", ".owner")
 _MAGIC = b"SQLite format 3\0"
 """The first bytes of a database."""
 
+_MOUNTS = Path("/proc/self/mountinfo")
+"""Where Linux lists what is mounted where."""
+
 _SMALLEST_BYTES = 512
 """SQLite would take some shorter files for new databases, and overwrite them."""
 
@@ -89,6 +92,7 @@ def require_usable(path: Path, *, read_only: bool) -> None:
     try:
         if not read_only:
             _require_one_name(path)
+            _require_no_mount(path)
         size = path.stat().st_size
     except FileNotFoundError:
         raise CheckpointError(f"{path} was removed while it was being opened: check who removes it") from None
@@ -162,6 +166,24 @@ def _require_one_name(path: Path) -> None:
             " `checkpoint fork`, and open that; if a file that ends in -wal lies beside one of the names, keep and fork"
             " that one, as the newest checkpoints may be there; read_only=True reads it, as long as nobody writes to it"
         )
+
+
+def _require_no_mount(path: Path) -> None:
+    """Refuse to write a file that is mounted alone: its lock and its log lie in another folder than under other names.
+
+    A container gets it so if it is handed the file and not the folder.
+    """
+    target = os.fsencode(path.resolve())
+    for sign in (b"\\", b" ", b"\t", b"\n"):
+        target = target.replace(sign, b"\\%03o" % ord(sign))  # as Linux lists it
+    with suppress(OSError):
+        if any(line.split(b" ")[4] == target for line in _MOUNTS.read_bytes().splitlines()):
+            raise CheckpointError(
+                f"{path} is mounted alone, without the folder that it lies in, so its lock and its log here are not"
+                " those that it has there: writers here and there would lose what the other has saved, and the"
+                " newest checkpoints would go with this folder: mount the folder instead, or make a copy with"
+                " `checkpoint fork`, and open that; read_only=True reads what it holds without a log"
+            )
 
 
 def _look_into(path: Path) -> None:

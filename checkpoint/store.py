@@ -420,6 +420,7 @@ class CheckpointStore:
         with self._mutex:
             self.session.require_writable()
             self._reduce(self._newest.number, progress)
+            self._require_alone()
             self.session.shrink()
 
     def configure(
@@ -505,6 +506,7 @@ class CheckpointStore:
                 lambda connection: retention.forget(connection, self._runs, first, self._readers.pins), then=self._load
             )
             if self.session.unused() > retention.UNUSED:
+                self._require_alone()
                 self.session.shrink()
             return before - self._runs.readable_count
 
@@ -553,10 +555,15 @@ class CheckpointStore:
 
         A space on the store keeps its edits: its next save covers them. Readers made before keep working. An iteration
         that is under way continues, or raises RuntimeError if the file system had failed.
+
+        Raises:
+            CheckpointError: the store is closed, its lock file was removed, or it cannot be read.
         """
         with self._mutex:
             if self._is_closed:
                 raise CheckpointError(f"{self.path} is closed, and others may write to it now: open the store again")
+            if self._lock is not None:
+                self._lock.require_held()
             self.session.reopen()
             self._load()
             self._readers.retire("is gone: its rows were merged into a newer one, or dropped")
@@ -694,6 +701,8 @@ class CheckpointStore:
 
         It is not a context manager: if Ctrl-C kept the exit of one from being called, it could do nothing.
         """
+        if not is_lazy:  # What is lazy follows a commit that has looked.
+            self._require_alone()
         try:
             with self._statements(is_lazy=is_lazy) as connection:
                 done = work(connection)

@@ -20,6 +20,7 @@ from checkpoint import (
     StoreFailedError,
     StoreLockedError,
     UnknownCheckpointError,
+    recognised,
 )
 from checkpoint.schema import FORMAT_VERSION
 from checkpoint.upkeep import Upkeep
@@ -231,6 +232,20 @@ def test_a_file_that_cannot_be_opened_says_what_to_do(
     assert path.read_bytes() == before
     with quick_store(path) as store:
         assert store.verify() == 1
+
+
+def test_a_file_that_is_mounted_alone_is_read_and_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    path, listed = make_store(folder / "back\\slash.db"), tmp_path / "mountinfo"
+    monkeypatch.setattr(recognised, "_MOUNTS", listed)
+    quick_store(path).close()  # It need not be Linux.
+    at = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    listed.write_text(f"22 27 0:21 / /proc rw - proc proc rw\n90 27 8:1 /b.db {at} rw - ext4 /dev/x rw\n")
+    with pytest.raises(CheckpointError, match=r"is mounted alone, .* mount the folder instead"):
+        CheckpointStore(path)
+    with quick_store(path, read_only=True) as store:
+        assert store.verify()
 
 
 def test_a_log_that_this_user_may_not_read_is_named(

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -73,12 +74,37 @@ def test_a_writer_whose_lock_file_is_gone_changes_nothing(path: Path, is_replace
         if is_replaced:
             with quick_store(path) as other:
                 other.append(run_of({1: "c"}))
-        works = (lambda: store.append(run_of({1: "d"})), lambda: store.truncate_after(1))
+        works: tuple[Callable[[], object], ...] = (
+            lambda: store.append(run_of({1: "d"})),
+            lambda: store.truncate_after(1),
+            store.compact,
+            lambda: store.prune(keep=1),
+            lambda: store.configure(history=2),
+            store.reopen,
+        )
         for work in works:
             with pytest.raises(CheckpointError, match=r"state\.db\.lock was removed or replaced"):
                 work()
     with quick_store(path) as again:
         assert values_in(again.reader()) == {1: "c" if is_replaced else "b"}
+        assert again.verify()
+
+
+def test_a_compaction_ends_where_the_lock_file_goes_meanwhile(path: Path) -> None:
+    def tell(done: int, total: int) -> None:
+        if lock.exists():
+            lock.unlink()
+            with quick_store(path) as other:
+                other.append(run_of({1: "other"}))
+
+    lock = path.with_name("state.db.lock")
+    with quick_store(path) as store:
+        for number in range(20):
+            store.append(run_of({1: number, number: 0}))
+        with pytest.raises(CheckpointError, match=r"state\.db\.lock was removed or replaced"):
+            store.compact(tell)
+    with quick_store(path, read_only=True) as again:
+        assert values_in(again.reader())[1] == "other"
         assert again.verify()
 
 
