@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,6 +39,15 @@ PROBE = "exclusive-create.probe"
 
 _MOST_LISTINGS = 10
 """How many times to list a folder whose files disappear meanwhile."""
+
+_EXISTS = 412
+"""The status of a put that was refused as the file is there: s3fs makes out only some of the answers that have it."""
+
+_CONTESTED = 409
+"""The status of a put that met another one of the same file under way, and is to be sent again."""
+
+_PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""How long to wait before a contested put is sent again."""
 
 _TEMPORARY = ".tmp-"
 _CREATE_LOCK = threading.Lock()
@@ -405,15 +415,25 @@ class RemoteLocation(Location):
 
     def create(self, name: str, data: bytes) -> bool:
         """Put a file if it is absent, with the exclusive create of the file system."""
-        system, folder = self.open_file_system()
         with _explained(self, "create", name):
-            try:
-                with _CREATE_LOCK:
-                    system.pipe_file(f"{folder}/{name}", data, mode="create")
-            except FileExistsError:
-                # A put that was sent twice, because its first response got lost, meets its own file here.
-                return self.read(name) == data
+            for pause in (*_PAUSES_SECONDS, None):
+                try:
+                    self._put_if_absent(name, data)
+                except Exception as error:
+                    if isinstance(error, FileExistsError) or _status_of(error) == _EXISTS:
+                        # A put that was sent twice, because its first response got lost, meets its own file here.
+                        return self.read(name) == data
+                    if pause is None or _status_of(error) != _CONTESTED:
+                        raise
+                    time.sleep(pause)
+                else:
+                    break
         return True
+
+    def _put_if_absent(self, name: str, data: bytes) -> None:
+        system, folder = self.open_file_system()
+        with _CREATE_LOCK:
+            system.pipe_file(f"{folder}/{name}", data, mode="create")
 
     def delete(self, name: str) -> None:
         """Remove a file; one that is absent is fine."""
@@ -468,8 +488,19 @@ def _listed(system: fsspec.AbstractFileSystem, folder: str) -> list[str]:
 
 def _lacks_bucket(error: FileNotFoundError) -> bool:
     """Return whether a file of S3 is absent because its bucket is absent: a wrong name, and no place for a space."""
-    answer: Any = getattr(error.__cause__, "response", None)
-    return isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket"
+    return bool(_answer(error).get("Error", {}).get("Code") == "NoSuchBucket")
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the status that a server of S3 answered with, if that is known."""
+    status: int | None = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def _answer(error: Exception) -> dict[str, Any]:
+    """Return what a server of S3 answered, as far as an error tells it."""
+    found: Any = getattr(error.__cause__, "response", None)
+    return found if isinstance(found, dict) else {}
 
 
 def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
+from s3fs.errors import translate_boto_error
 
 from checkpoint import CheckpointError, CorruptStoreError, FencedError
 from checkpoint.chain import Chain, Collected, Location, SourcePosition, location_at, open_cache, save_run
@@ -61,6 +64,37 @@ def test_the_server_itself_refuses_a_second_put(location: Location, client: obje
     assert location.create("manifest/1", b"first")
     location.require_exclusive_create()
     location.require_exclusive_create()
+
+
+def test_a_refusal_that_does_not_say_which_condition_it_is_for_is_one(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def translated(error: ClientError, *args: Any, **kwargs: Any) -> Any:
+        error.response.get("Error", {}).pop("Condition", None)  # Servers that are no Amazon's do not send it.
+        return translate_boto_error(error, *args, **kwargs)
+
+    monkeypatch.setattr("s3fs.core.translate_boto_error", translated)
+    assert location.create("manifest/1", b"first")
+    assert not location.create("manifest/1", b"second")
+    assert location.create("manifest/1", b"first")
+    assert location.read("manifest/1") == b"first"
+    location.require_exclusive_create()
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_contested_put_is_sent_again(location: Location, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    def contested(*args: Any) -> None:
+        if next(left, None) is not None:
+            answer: Any = {"Error": {}, "ResponseMetadata": {"HTTPStatusCode": 409}}
+            raise OSError("please try again") from ClientError(answer, "PutObject")
+        put(*args)
+
+    left, put, pauses = iter(range(times)), RemoteLocation._put_if_absent, list[float]()
+    monkeypatch.setattr(RemoteLocation, "_put_if_absent", contested)
+    monkeypatch.setattr("checkpoint.chain.location.time.sleep", pauses.append)
+    with pytest.raises(CheckpointError, match="please try again") if times > 10 else nullcontext():
+        assert location.create("manifest/1", b"first")
+    assert (location.read("manifest/1"), len(pauses)) == ((None, 5) if times > 10 else (b"first", 2))
 
 
 def test_a_listing_hides_no_file_that_another_process_put_after_it(location: Location, client: object) -> None:
