@@ -313,7 +313,7 @@ class Stream(ShownAtPrompt):
         how: JoinName = "inner",
         *,
         where: Any = None,
-        null_safe: bool = False,
+        null_safe: bool | Sequence[bool] = False,
         suffix: str = "_right",
         within: Sequence[Any] | None = None,
         as_of: tuple[str, str] | None = None,
@@ -329,7 +329,7 @@ class Stream(ShownAtPrompt):
             on: the columns that must be equal: names that both sides have, which appear once in the output, or pairs.
             how: ``inner``, ``left``, ``right``, ``full``, ``semi``, ``anti``, or a kind of the operator.
             where: a further condition for a match, over the columns of the output.
-            null_safe: whether NULL is equal to NULL.
+            null_safe: whether NULL is equal to NULL: one value, or one for each column of ``on``.
             suffix: what is appended to the name of a right column if the left side has a column of that name.
             within: the times of a match are near each other: (left time, right time, how far apart they may be), or
                 (left time, right time, least, greatest), which bound left time minus right time, with ``None`` for no
@@ -475,10 +475,12 @@ class Stream(ShownAtPrompt):
             conflict: what happens to a row whose key is already there: see :class:`Materialize`; it overwrites by
                 default. If this is given, rows of one key that come from a source in one epoch count in the order in
                 which they come; on Spark they have no order, and ``"update_if_newer"`` says which of them is newer.
-            version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
+            version: the columns that say which of two rows is newer, for ``"update_if_newer"``; with
+                ``"update_if_not_null"`` a row that is older is passed over.
 
         Raises:
-            SchemaError: the name is that of a source or another result, or is not valid; or a column does not fit.
+            SchemaError: the name is that of a source or another result, or is not valid; a column does not fit; or a
+                version comes with another rule.
         """
         stream = kept(self, name, key, conflict, version)
         self.pipeline.add_result(name, stream)

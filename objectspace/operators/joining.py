@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Select
@@ -43,7 +43,7 @@ class Extras:
     """What a join of streams may take besides the columns that must be equal: see :meth:`Stream.join`."""
 
     where: Any = None
-    null_safe: bool = False
+    null_safe: bool | Sequence[bool] = False
     suffix: str = "_right"
     within: Sequence[Any] | None = None
     as_of: tuple[str, str] | None = None
@@ -57,7 +57,10 @@ def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -
         raise SchemaError(f"there is no join of kind {how!r}: expected one of {', '.join(JOINS)}")
     pairs = [(one, one) if isinstance(one, str) else one for one in ([on] if isinstance(on, str) else on)]
     if not pairs:
-        raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
+        raise SchemaError(
+            "join() takes at least one column in on=: rows meet by equal values; with a column of one value on both"
+            " sides, as of with_columns(one=lit(1)), all meet"
+        )
     for pair in pairs:
         if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
             raise SchemaError(
@@ -68,7 +71,9 @@ def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -
     kind = JOINS.get(how, how)
     renamed = _names_of_right(left, right, shared, extras.suffix)
     other = right.relabelled(renamed) if renamed else right
-    made = _Made(left, other, [(name, renamed.get(two, two)) for name, two in pairs], kind, extras, renamed)
+    matches = zip(pairs, _null_safe(extras.null_safe, len(pairs)), strict=True)
+    equal = [_Equal(name, renamed.get(two, two), safe) for (name, two), safe in matches]
+    made = _Made(left, other, equal, kind, extras, renamed)
     found = made.stream()
     if "semi" in kind or "anti" in kind:
         return found if kind.startswith("left") else found.relabelled({new: old for old, new in renamed.items()})
@@ -105,6 +110,15 @@ def compared(left: Stream, column: str, comparison: str, right: Stream) -> Strea
     return left.pipeline.stream_of(node, left.columns)
 
 
+class _Equal(NamedTuple):
+    """Two columns that must be equal."""
+
+    left: str
+    right: str
+    null_safe: bool
+    """Whether NULL is equal to NULL."""
+
+
 @dataclass(frozen=True)
 class _Made:
     """A join of streams whose columns have different names.
@@ -120,7 +134,7 @@ class _Made:
 
     left: Stream
     right: Stream
-    pairs: Sequence[tuple[str, str]]
+    pairs: Sequence[_Equal]
     kind: str
     extras: Extras
     renamed: Mapping[str, str]
@@ -128,15 +142,15 @@ class _Made:
     def stream(self) -> Stream:
         """Return the rows of the join with all columns of both sides."""
         left, right, extras = self.left, self.right, self.extras
-        watermark = next((pair for pair in self.pairs if pair == _watermarks(left, right)), None)
+        watermark = next((pair for pair in self.pairs if pair[:2] == _watermarks(left, right)), None)
         cleans = watermark is not None and extras.within is None and extras.as_of is None
         # State is cleaned by ranges of keys, so the watermark columns come first.
         pairs = sorted(self.pairs, key=lambda pair: not cleans or pair != watermark)
-        keys = [name for name, _ in pairs], [name for _, name in pairs]
-        label, make = self._maker(keys, cleans)
+        keys = [pair.left for pair in pairs], [pair.right for pair in pairs]
+        label, make = self._maker(keys, [pair.null_safe for pair in pairs], cleans)
         new = made_by_rules(make)
         operator = new.made
-        structure = f"{self.kind} on {', '.join(f'{one} = {two}' for one, two in pairs)}{self._described()}"
+        structure = f"{self.kind} on {', '.join(f'{one} = {two}' for one, two, _ in pairs)}{self._described()}"
         appends = self.kind == "inner" and left.node.append_only and right.node.append_only
         if extras.as_of is not None:
             appends = left.node.append_only
@@ -158,14 +172,16 @@ class _Made:
             node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
         )
 
-    def _maker(self, keys: tuple[list[str], list[str]], cleans: bool) -> tuple[str, Callable[[], Operator]]:
+    def _maker(
+        self, keys: tuple[list[str], list[str]], null_safe: list[bool], cleans: bool
+    ) -> tuple[str, Callable[[], Operator]]:
         """Return the label of the operator, and a function that makes it."""
         schemas, extras, kind = (self.left.schema, self.right.schema), self.extras, cast(JoinKind, self.kind)
         if extras.as_of is not None:
             at, since = extras.as_of[0], self._new(extras.as_of[1])
             of_time = cast(TemporalKind, kind)
             return "TemporalJoin", lambda: TemporalJoin(*schemas, *keys, at, since, of_time)
-        options: dict[str, Any] = {"kind": kind, "null_safe": extras.null_safe}
+        options: dict[str, Any] = {"kind": kind, "null_safe": null_safe}
         if kind == "full_outer" and _may_be_null(schemas[0]) and _may_be_null(schemas[1]):
             options["in_left"] = unused("_in_left", (*schemas[0].names, *schemas[1].names))
         # The condition is made where the operator is: what is made from one may not travel to another process.
@@ -190,7 +206,10 @@ class _Made:
     def _described(self) -> str:
         """Describe what else is requested."""
         extras = self.extras
-        parts = " null-safe" if extras.null_safe else ""
+        safe = [pair.left for pair in self.pairs if pair.null_safe]
+        parts = " null-safe" if safe else ""
+        if 0 < len(safe) < len(self.pairs):
+            parts += f" on {', '.join(safe)}"
         if extras.within is not None:
             left_time, right_time, lower, upper = self._interval()
             parts += f" within {left_time} - {self._new(right_time)} from {lower} to {upper}"
@@ -226,7 +245,7 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
         return
     if not _is_pair(extras.as_of):
         raise SchemaError(f"as_of= takes (left time, right time): found {extras.as_of!r}")
-    if extras.within is not None or extras.where is not None or extras.null_safe:
+    if extras.within is not None or extras.where is not None or extras.null_safe not in (False, None):
         raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
     for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
         if stream.node.promised != name:
@@ -239,6 +258,15 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
             f"as_of= takes a history: the key of the right side must hold its time {extras.as_of[1]!r}, so that a new"
             " version is another row"
         )
+
+
+def _null_safe(given: Any, pairs: int) -> Sequence[bool]:
+    """Return for each pair of columns whether NULL is equal to NULL."""
+    if given is None or isinstance(given, bool):
+        return [bool(given)] * pairs
+    if not isinstance(given, list | tuple) or len(given) != pairs or not all(isinstance(one, bool) for one in given):
+        raise SchemaError(f"null_safe= is True or False, or a list of one for each column of on=: found {given!r:.80}")
+    return given
 
 
 def _is_pair(given: Any) -> bool:

@@ -9,7 +9,7 @@ from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import check_name, names_of
-from objectspace.relational import TableSchema
+from objectspace.relational import SchemaError, TableSchema
 
 if TYPE_CHECKING:
     from objectspace.operators.builder import Stream
@@ -22,9 +22,16 @@ def kept(
     conflict: Conflict | None,
     version: Sequence[str] | str | None,
 ) -> Stream:
-    """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
+    """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`.
+
+    Raises:
+        SchemaError: as there.
+    """
     check_name(name)
     stream.pipeline.require_no_source(name)
+    if version is not None and conflict not in _VERSIONED:
+        rules = " or ".join(map(repr, _VERSIONED))
+        raise SchemaError(f"materialize({name!r}): version= is for conflict={rules}: found conflict={conflict!r}")
     takes_order, origin = conflict not in (None, "check"), stream.node
     if key is not None:
         before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))
@@ -60,6 +67,9 @@ def _is_exact(node: Node) -> bool:
         (node,) = node.inputs
     return node.is_one_of(("HashAgg", "SimpleAgg"))
 
+
+_VERSIONED = ("update_if_newer", "update_if_not_null")
+"""The rules for conflicts that go by a version."""
 
 _ROW_BY_ROW = ("Select", "Where", "Relabel")
 """Operators that pass changes on one by one, by the same stream key."""

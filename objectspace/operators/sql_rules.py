@@ -45,7 +45,9 @@ def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType
             return None if other is None else DataType(other)
     bad = [kind for kind in kinds if kind not in NUMBERS]
     if bad:
-        raise SchemaError(f"{symbol} takes numbers: found {bad[0] or 'a span of time'}")
+        also = ", or a time and a span of time" if symbol in "+-" else ""
+        found = bad[0] or "a span of time"
+        raise SchemaError(f"{symbol} takes numbers{also}: found {found}; call() computes anything else")
     if symbol == "/" or set(kinds) & set(FLOATS):
         return DataType("float64")
     return DataType("decimal" if "decimal" in kinds else "int64")

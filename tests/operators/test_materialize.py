@@ -229,6 +229,24 @@ def test_behind_an_aggregation_a_table_that_is_not_read_holds_the_same(shape: st
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("conflict", [None, "overwrite", "ignore", "check"])
+def test_a_version_comes_with_a_rule_that_goes_by_it(conflict: Any) -> None:
+    rows = Pipeline().source("rows", {"k": "int64", "v": "int64"}, key=["k"])
+    with pytest.raises(
+        SchemaError, match=f"'t'.*version= is for conflict='update_if_newer' or .* conflict={conflict!r}"
+    ):
+        rows.materialize("t", conflict=conflict, version="v")
+
+
+def test_null_keeps_the_stored_value_of_a_row_that_is_not_older() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"k": "int64", "v": "int64", "a": "int64?"}, key=["k"])
+    rows.materialize("t", conflict="update_if_not_null", version="v")
+    news = [(1, 5, 50), (1, 4, 40), (1, 6, None), (2, 1, None)]
+    with pipeline.run_local([{"rows": [row]} for row in news]) as run:
+        assert run.rows("t") == [(1, 6, 50), (2, 1, None)]
+
+
 def test_a_version_is_asked_for_by_the_name_of_its_argument() -> None:
     rows = Pipeline().source("rows", {"k": "int64"}, key=["k"])
     with pytest.raises(SchemaError, match="in a pipeline with version="):

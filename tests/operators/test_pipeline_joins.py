@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import HashJoin, LocalRun, Pipeline, Stream, count, sum_
+from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineChangedError, Stream, count, sum_
 from objectspace.relational import Chunk, Column, SchemaError, StorageTable, TableSchema
 from objectspace.testing import crash_everywhere
 
@@ -298,3 +299,51 @@ def test_the_operator_takes_a_mark_into_its_stream_key() -> None:
     assert [name for name, _ in join.schema.primary_key] == ["k", "k_right", "there"]
     with pytest.raises(SchemaError, match="in_left='there' is for full outer joins: found a join of kind 'inner'"):
         HashJoin(schema, schema, ["k"], ["k"], in_left="there")
+
+
+def null_safe(mask: Any, *, has_watermarks: bool = False) -> Pipeline:
+    """Return the pipeline of a join on two columns that may be NULL."""
+    pipeline = Pipeline()
+    left = pipeline.source("left", {"id": "int64", "x": "int64?", "at": "int64?"}, key=["id"], append_only=True)
+    right = pipeline.source("right", {"rid": "int64", "x": "int64?", "at": "int64?"}, key=["rid"], append_only=True)
+    if has_watermarks:
+        left, right = left.watermark("at", 100), right.watermark("at", 100)
+    left.join(right, on=["x", "at"], null_safe=mask).select("id", "rid").materialize("r")
+    return pipeline
+
+
+WITH_NULLS = [(1, None, 5), (2, 7, None), (3, 7, 5), (4, None, None)]
+
+
+@pytest.mark.parametrize("has_watermarks", [False, True])
+@pytest.mark.parametrize(
+    ("mask", "met"),
+    [
+        (False, [3]),
+        (None, [3]),
+        (True, [1, 2, 3, 4]),
+        ((True, False), [1, 3]),
+        ([False, True], [2, 3]),
+        ((True, True), [1, 2, 3, 4]),
+    ],
+)
+def test_null_is_equal_to_null_in_the_columns_of_which_that_is_said(
+    mask: Any, met: list[int], has_watermarks: bool
+) -> None:
+    epochs = [{"left": WITH_NULLS}, {"right": WITH_NULLS}]
+    with null_safe(mask, has_watermarks=has_watermarks).run_local(epochs) as run:
+        assert run.rows("r") == [(number, number) for number in met]
+
+
+def test_state_is_not_taken_over_by_a_join_that_is_null_safe_in_another_column(tmp_path: Path) -> None:
+    null_safe((True, False)).run_local([{"left": WITH_NULLS}], tmp_path / "state.db").close()
+    with pytest.raises(PipelineChangedError, match=r"null-safe on x.* null-safe on at"):
+        null_safe((False, True)).run_local([], tmp_path / "state.db")
+    with null_safe([True, False]).run_local([{}, {"right": WITH_NULLS}], tmp_path / "state.db") as run:
+        assert run.rows("r") == [(1, 1), (3, 3)]
+
+
+@pytest.mark.parametrize("mask", [(True,), (True, False, True), "xy", 1, (1, 0)])
+def test_a_null_safe_that_does_not_fit_the_columns_is_refused(mask: Any) -> None:
+    with pytest.raises(SchemaError, match="null_safe= is True or False, or a list of one for each column of on="):
+        null_safe(mask)
