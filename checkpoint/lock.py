@@ -20,6 +20,9 @@ _ADVICE = {
     errno.ENAMETOOLONG: "give it a shorter name: those of its lock and its log are a few characters longer",
     errno.EMFILE: "this process has too many files open: close some",
     errno.ENFILE: "the machine has too many files open",
+    errno.ENOSPC: "its file system has no room for another file: free some space, or remove small files",
+    errno.EDQUOT: "its file system has no room for another file: free some space, or remove small files",
+    errno.EROFS: f"its file system takes no writes: mount it for writing{READ_ONLY}",
 }
 """What to do where the permissions are not the cause."""
 

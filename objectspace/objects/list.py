@@ -187,6 +187,7 @@ class List(list[T], PersistedObject):
         Time: O(elements added or removed). Dirties: one item each, and the length.
         """
         times = operator.index(count)
+        _ = [] * times  # A list refuses what has more than 64 bits.
         if times <= 0:
             self.clear()
         elif times > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -260,12 +261,22 @@ def test_a_log_that_this_user_may_not_read_is_named(
         inject(None)
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EACCES, "check the permissions of its folder, or open the store with read_only=True"),
+        (errno.ENOSPC, "has no room for another file: free some space, or remove small files"),
+        (errno.EROFS, "takes no writes: mount it for writing, or open the store with read_only=True"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    with pytest.raises(CheckpointError, match=r"cannot be locked.*permissions of its folder"):
+    with pytest.raises(CheckpointError, match=rf"cannot be locked.*\({os.strerror(code)}\): .*{advice}"):
         CheckpointStore(tmp_path / "state.db")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace
+from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.objects.variants import is_partial
 
 OLD = [*range(50), "x", 2.5, [1], {"a": 1}]
@@ -342,3 +342,12 @@ def test_a_buffer_appends_to_many_lists(store: CheckpointStore) -> None:
             space._check()
     assert {key: len(values) for key, values in buffers.items()} == dict.fromkeys(range(5), 300)
     assert buffers.pop(3) == [[number, 3] for number in range(300)]
+
+
+@pytest.mark.parametrize("times", [2**100, -(2**100)])
+def test_a_list_is_not_repeated_more_often_than_64_bits_can_say(times: int) -> None:
+    numbers: Any = VolatileObjectSpace().create_list("t")
+    numbers.extend([1, 2])
+    with pytest.raises(OverflowError):
+        numbers *= times
+    assert numbers == [1, 2]
