@@ -65,7 +65,8 @@ def _require_two_slashes(address: str) -> None:
     rest, is_one_of_many = address[found.end() :], found[2].lower() not in _WITHOUT_HOST
     begin = f"{found[1]}{found[2]}:"
     meant = f"two, as '{begin}//{rest}'" if is_one_of_many else f"three, as '{begin}///{rest}' without a host"
+    slashes = "one slash" if found[3] else "no slash"
     raise CheckpointError(
-        f"{address!r} has {'one' if found[3] else 'no'} slash after the protocol {found[2]!r}: give the URL with {meant}; a local folder of that"
+        f"{address!r} has {slashes} after the protocol {found[2]!r}: give the URL with {meant}; a local folder of that"
         f" name is {'./' + address!r}, as text: a Path drops the dot"
     )

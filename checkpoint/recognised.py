@@ -182,7 +182,7 @@ def _require_no_mount(path: Path) -> None:
                 f"{path} is mounted alone, without the folder that it lies in, so its lock and its log here are not"
                 " those that it has there: writers here and there would lose what the other has saved, and the"
                 " newest checkpoints would go with this folder: mount the folder instead, or make a copy with"
-                " `checkpoint fork`, and open that; read_only=True reads what it holds without a log"
+                " `checkpoint fork`, and open that"
             )
 
 

@@ -145,7 +145,7 @@ def test_no_command_advises_an_option_that_there_is_not(
 
     monkeypatch.setattr("filelock.FileLock.acquire", _refuse)
     found = tool(*words)
-    assert found.stderr.endswith("(Read-only file system): check the permissions of its folder\n")
+    assert found.stderr.endswith("(Read-only file system): its file system takes no writes: mount it for writing\n")
 
 
 class FullFile(BytesIO):
