@@ -19,7 +19,7 @@ REMOTE_PROTOCOLS = _WITHOUT_HOST.union(
 )
 """Protocols of remote storage, known to fsspec or not; other protocols are names that people give to folders."""
 
-_TOO_FEW_SLASHES = re.compile("((?:[A-Za-z]+::)*)([A-Za-z][A-Za-z0-9+.-]+):(/?)(?!/)")
+_ONE_SLASH = re.compile("((?:[A-Za-z]+::)*)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 """How a URL begins as Hadoop and Spark print and accept it, and as ``Path`` alters one; a drive has one letter."""
 
 
@@ -27,20 +27,20 @@ def local_path(address: str) -> str | None:
     """Return the path on this machine that an address names, or ``None`` if it is a URL of another file system.
 
     Hadoop and Spark print a path with ``file:`` and one slash. An address without a protocol stays as it is spelt. A
-    URL of remote storage needs two slashes: with fewer it would be a folder of this machine with that name.
+    URL of remote storage needs two slashes: with one it would be a folder of this machine with that name.
 
     Args:
         address: a path, ``file:/...``, ``file://...``, or any other URL.
 
     Raises:
-        CheckpointError: it is on another host, or a URL of another file system with fewer than two slashes.
+        CheckpointError: it is on another host, or a URL of another file system with one slash.
 
     >>> local_path("state/flights"), local_path("file:/tmp/a%20b"), local_path("s3://bucket/flights")
     ('state/flights', '/tmp/a b', None)
     """
     protocol, colon, rest = address.partition(":")
     if not colon or protocol.lower() not in ("file", "local"):
-        _require_two_slashes(address)
+        _require_no_single_slash(address)
         return None if "://" in address else address
     if not rest.startswith("//"):
         return _unquoted(rest)
@@ -58,15 +58,13 @@ def _unquoted(path: str) -> str:
     return unquote(path, errors="surrogateescape")
 
 
-def _require_two_slashes(address: str) -> None:
-    found = _TOO_FEW_SLASHES.match(address)
+def _require_no_single_slash(address: str) -> None:
+    found = _ONE_SLASH.match(address)
     if found is None or found[2].lower() not in REMOTE_PROTOCOLS:
         return
     rest, is_one_of_many = address[found.end() :], found[2].lower() not in _WITHOUT_HOST
-    begin = f"{found[1]}{found[2]}:"
-    meant = f"two, as '{begin}//{rest}'" if is_one_of_many else f"three, as '{begin}///{rest}' without a host"
-    slashes = "one slash" if found[3] else "no slash"
+    meant = f"two, as '{found[0]}/{rest}'" if is_one_of_many else f"three, as '{found[0]}//{rest}' without a host"
     raise CheckpointError(
-        f"{address!r} has {slashes} after the protocol {found[2]!r}: give the URL with {meant}; a local folder of that"
+        f"{address!r} has one slash after the protocol {found[2]!r}: give the URL with {meant}; a local folder of that"
         f" name is {'./' + address!r}, as text: a Path drops the dot"
     )

@@ -170,9 +170,8 @@ def location_at(
 
     Raises:
         CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
-            another host; the URL has ``::``, or fewer than two slashes after the protocol; or that of an object store
-            names no bucket, or a version, or has two slashes after the bucket; or the protocol cannot publish and is
-            to.
+            another host; the URL has ``::``, or one slash after the protocol; or that of an object store names no
+            bucket, or a version, or has two slashes after the bucket; or the protocol cannot publish and is to.
     """
     if isinstance(url, Location):
         return url

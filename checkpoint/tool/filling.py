@@ -107,24 +107,15 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
     sample = list(islice(rows, _SAMPLE))
     if not sample or not all(isinstance(row, dict) for row in sample):
         raise CheckpointError("a table takes at least one row with named columns")
-    names = list(dict.fromkeys(column for row in sample for column in row))
     keys = [column.strip() for column in primary_key.split(",")]
-    for column in keys:
-        if column not in names:
-            raise CheckpointError(f"there is no column {column!r}: the file has {', '.join(names)}")
-    kinds = [_type_of([row.get(column) for row in sample]) for column in names]
-    # A table that was exported may have a key column that takes NULL: then it has some, or needs none.
-    required = [column for column in keys if all(row.get(column) is not None for row in sample)]
-    columns = [
-        relational.Column(column, kind, nullable=column not in required)
-        for column, kind in zip(names, kinds, strict=True)
-    ]
+    kinds, required = _guessed(sample, keys)
+    columns = [relational.Column(column, kind, nullable=column not in required) for column, kind in kinds.items()]
     # Strict: it refuses a second row with the same key.
     table = relational.StateTable(space, name, relational.TableSchema(columns, keys), "strict")
     for number, row in enumerate(chain(sample, rows), start=1):
         if not isinstance(row, dict):
             raise CheckpointError(f"row {number} is {row!r:.80}: a table takes rows with named columns")
-        if unknown := [column for column in row if column not in names]:
+        if unknown := [column for column in row if column not in kinds]:
             raise CheckpointError(
                 f"row {number} has a column {unknown[0]!r} that none of the first {_SAMPLE:,} has: give it to one of"
                 " these, even as null"
@@ -135,10 +126,21 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
                 " move the row among these, or fill it in"
             )
         try:
-            table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
+            table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in kinds.items()))
         except relational.InconsistentOperationError:
             shown = ", ".join(f"{column!r} is {row.get(column)!r}" for column in keys)
             raise CheckpointError(f"row {number}: {shown} as in an earlier row: not a primary key") from None
+
+
+def _guessed(sample: list[dict[str, Any]], keys: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the types of the columns that some rows have, and which of the key columns take no NULL."""
+    names = list(dict.fromkeys(column for row in sample for column in row))
+    for column in keys:
+        if column not in names:
+            raise CheckpointError(f"there is no column {column!r}: the file has {', '.join(names)}")
+    # A table that was exported may have a key column that takes NULL: then it has some, or needs none.
+    required = [column for column in keys if all(row.get(column) is not None for row in sample)]
+    return {column: _type_of([row.get(column) for row in sample]) for column in names}, required
 
 
 def _type_of(values: list[Any]) -> str:

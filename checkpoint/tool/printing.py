@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import orjson
@@ -22,6 +22,8 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 Row = dict[str, Any]
 """What is shown of an entry, a change or anything else, by column."""
+
+T = TypeVar("T")
 
 Show = Callable[[int, int | None], None]
 """Takes how much is done, and out of how much; None if nobody knows."""
@@ -242,6 +244,14 @@ def progress(label: str) -> Iterator[Show]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def each(label: str, things: Iterable[T], total: int) -> Iterator[T]:
+    """Yield things, and show how many of them are done with."""
+    with progress(label) as show:
+        for done, thing in enumerate(things, start=1):
+            yield thing
+            show(done, total)
 
 
 def _rate() -> Any:

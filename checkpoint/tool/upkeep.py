@@ -104,19 +104,13 @@ def _verify_space(source: Source, is_json: bool) -> None:
     known = {*source.shards(manifest.epoch for manifest in manifests)}
     needed |= {run.file: run for m in manifests for run in m.files if (run.operator, run.shard) in known}
     needed = {run.file: run for run in with_parts(chain.location, needed.values())}
-    with printing.progress("run files") as show:
-        for done, run in enumerate(needed.values(), start=1):
-            _verify_file(chain, run)
-            show(done, len(needed))
-    with printing.progress("shards") as show:
-        for done, part in enumerate(source.parts(None), start=1):
-            part.store.verify()
-            show(done, len(shards))
+    for run in printing.each("run files", needed.values(), len(needed)):
+        _verify_file(chain, run)
+    for part in printing.each("shards", source.parts(None), len(shards)):
+        part.store.verify()
     images = [one for one in images_with_runs(chain) if one[0].file in needed]
-    with printing.progress("images") as show:
-        for done, (image, runs) in enumerate(images, start=1):
-            require_same(chain, image, runs)
-            show(done, len(images))
+    for image, runs in printing.each("images", images, len(images)):
+        require_same(chain, image, runs)
     size = sum(run.file_bytes for run in needed.values())
     text = (
         f"{source.path}: {printing.count(len(shards), 'shard')} at epoch {chain.epoch}, all match their manifests:"

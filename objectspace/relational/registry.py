@@ -31,8 +31,8 @@ class OpenTable(Protocol):
     def check_barrier(self, epoch: int) -> None:
         """Refuse an epoch that can be neither sealed nor sealed once more."""
 
-    def seal(self, epoch: int) -> None:
-        """Seal what was written since the last epoch, for an epoch that was checked."""
+    def seal(self) -> None:
+        """Seal what was written since the last epoch, once the next one is checked."""
 
     def take_epoch(self, epoch: int) -> None:
         """Note that all of an epoch is sealed, here and in the other tables."""
@@ -140,7 +140,7 @@ class Registry:
         for table in tables:
             table.check_barrier(epoch)
         for table in tables:
-            table.seal(epoch)
+            table.seal()
         for table in tables:
             table.take_epoch(epoch)
 

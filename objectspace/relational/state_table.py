@@ -469,11 +469,11 @@ class StateTable:
         """
         self.check_epoch(epoch)
         with self._space.in_one_piece(Exception):  # After an error it can be sealed again.
-            self.seal(epoch)
+            self.seal()
             self.take_epoch(epoch)
 
-    def seal(self, epoch: int) -> None:
-        """Do the work of :meth:`commit` for a checked epoch; a barrier of the space does this by itself."""
+    def seal(self) -> None:
+        """Do the work of :meth:`commit` once the epoch is checked; a barrier of the space does this by itself."""
         if self._buffer or self._pending is not None:
             self._seal_written()
         elif self._may_hide:  # Where nothing waits, only hidden rows may still have to go.

@@ -23,7 +23,7 @@ def absolute(path: str) -> str:
     """Return a path that means the same on every machine and in every process: a URL as it is, any other made absolute.
 
     Raises:
-        CheckpointError: it is on another host, or a URL with fewer than two slashes after the protocol.
+        CheckpointError: it is on another host, or a URL with one slash after the protocol.
         ObjectSpaceError: it is relative to a folder that Spark made for the session, and removes with it.
     """
     local = local_path(path)
