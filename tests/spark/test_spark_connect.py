@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.patience import PATIENCE
 from tests.spark.clusters import connect_server, driver
 
 pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
-
-PATIENCE = 120
 
 
 def test_what_works_through_connect_and_what_is_refused(tmp_path: Path) -> None:
