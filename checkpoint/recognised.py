@@ -173,17 +173,29 @@ def _require_no_mount(path: Path) -> None:
 
     A container gets it so if it is handed the file and not the folder.
     """
-    target = os.fsencode(path.resolve())
+    if _is_mount(path.resolve()):
+        raise CheckpointError(
+            f"{path} is mounted alone, without the folder that it lies in, so its lock and its log here are not those"
+            " that it has there: writers here and there would lose what the other has saved, and the newest checkpoints"
+            " would go with this folder: mount the folder instead, or copy it with `checkpoint fork` there, where the"
+            " log lies that has its newest checkpoints, and open the copy"
+        )
+
+
+def _is_mount(path: Path) -> bool:
+    """Return whether a file is mounted alone, on Linux; elsewhere nobody can tell."""
+    listed = os.fsencode(path)
     for sign in (b"\\", b" ", b"\t", b"\n"):
-        target = target.replace(sign, b"\\%03o" % ord(sign))  # as Linux lists it
-    with suppress(OSError):
-        if any(line.split(b" ")[4] == target for line in _MOUNTS.read_bytes().splitlines()):
-            raise CheckpointError(
-                f"{path} is mounted alone, without the folder that it lies in, so its lock and its log here are not"
-                " those that it has there: writers here and there would lose what the other has saved, and the"
-                " newest checkpoints would go with this folder: mount the folder instead, or make a copy with"
-                " `checkpoint fork`, and open that"
-            )
+        listed = listed.replace(sign, b"\\%03o" % ord(sign))
+    try:
+        mounts = _MOUNTS.read_bytes()
+    except OSError:
+        return False
+    if listed not in mounts:
+        return False
+    points = [line.split(b" ")[4] for line in mounts.splitlines()]
+    above = [point for point in points if (listed + b"/").startswith(point.rstrip(b"/") + b"/")]
+    return above[-1:] == [listed]  # What is mounted later hides what is below it.
 
 
 def _look_into(path: Path) -> None:

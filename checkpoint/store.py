@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import sys
 import time
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     import sqlite_utils
 
 T = TypeVar("T")
+
+LOG = logging.getLogger("checkpoint")
 
 
 class CheckpointStore:
@@ -562,9 +565,9 @@ class CheckpointStore:
         with self._mutex:
             if self._is_closed:
                 raise CheckpointError(f"{self.path} is closed, and others may write to it now: open the store again")
-            if self._lock is not None:
-                self._lock.require_held()
             self.session.reopen()
+            if self._lock is not None:  # The file comes first: it may have been moved away with the lock.
+                self._lock.require_held()
             self._load()
             self._readers.retire("is gone: its rows were merged into a newer one, or dropped")
             self.session.trust()
@@ -751,8 +754,10 @@ class CheckpointStore:
         except CheckpointError as error:
             # The checkpoint just written is durable, so this must not make it fail. What is due stays due.
             if isinstance(error, RunRefusedError):  # Not the disk, which may soon be mended.
-                told = f"what old checkpoints have left cannot be merged, so reads become slower ({error.__cause__!r})"
-                warnings.warn(f"{self.path}: {told}: please report it; the checkpoint is durable", stacklevel=2)
+                said = (
+                    "%s: what old checkpoints have left cannot be merged (%r), so reads become slower: please report it"
+                )
+                LOG.warning(said, self.path, error.__cause__)
             return
         self.session.copy_log()
 

@@ -173,6 +173,7 @@ class PersistedObject:
         """Drop all memory and edits of a stored object; it is read again when it is touched."""
         self._fresh, self._was_fresh = False, None
         self._go_cold()
+        self._is_half_read = False
 
     def _go_cold(self) -> None:
         """Drop all memory and arrange that the next touch reads the object."""

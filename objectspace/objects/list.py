@@ -409,7 +409,9 @@ class List(list[T], PersistedObject):
     def _read_end(self) -> None:
         """Read as much of an unread list as it takes to append to it."""
         with self._home.mutex:
-            if is_cold(self):
+            if is_cold(self) and self._is_half_read:
+                self._wake()
+            elif is_cold(self):
                 self._load_end()
 
     @undivided_read

@@ -52,7 +52,7 @@ class PlannedCalls(Operator):
         group_cache: int = CACHED_GROUPS,
     ) -> None:
         super().__init__()
-        check_number("extreme_cache", extreme_cache, 0)
+        check_number("extreme_cache", extreme_cache, 1)
         check_number("group_cache", group_cache, 0)
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
         self.group_key = tuple(column_names(group_key))

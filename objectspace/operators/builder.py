@@ -263,7 +263,9 @@ class Stream(ShownAtPrompt):
 
     def group_by(self, *names: str | Sequence[str], **computed: Any) -> Grouped:
         """Group the rows by columns, which may be computed."""
-        stream = self.with_columns(**computed) if computed else self
+        # The place of a column makes no difference here; where it was before they kept theirs, state goes on.
+        kept = (name for name in self.columns if name not in computed)
+        stream = self.select(*kept, **computed) if computed else self
         return Grouped(stream, (*names_of(names), *computed))
 
     def agg(self, **calls: AggCall) -> Stream:

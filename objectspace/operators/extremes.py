@@ -16,7 +16,7 @@ from typing import Any
 from objectspace.operators.agg_call import LISTED, AggCall
 from objectspace.operators.canonical import canonical
 from objectspace.operators.chunks import FIRST
-from objectspace.relational import Column, InconsistentOperationError, Order, SchemaError, StateTable, TableSchema
+from objectspace.relational import Column, InconsistentOperationError, Order, StateTable, TableSchema
 from objectspace.relational.keys import KeyEncoder
 
 Entry = tuple[bytes, Any]
@@ -101,8 +101,6 @@ class OrderedCall:
     def __init__(
         self, number: int, call: AggCall, schema: TableSchema, group_key: Sequence[str], role: str, capacity: int
     ) -> None:
-        if capacity < 1:
-            raise SchemaError(f"the cache of extremes holds {capacity} rows: expected at least 1")
         self.call, self.role, self.capacity = call, f"{role}Call{number}", capacity
         self.is_listed = call.kind in LISTED
         self._is_extreme = call.kind in ("min", "max")

@@ -30,7 +30,7 @@ def kept(
     check_name(name)
     stream.pipeline.require_no_source(name)
     if version is not None and conflict not in _VERSIONED:
-        rules = " or ".join(map(repr, _VERSIONED))
+        rules = " or ".join(map(repr, _VERSIONED[:2]))
         raise SchemaError(f"materialize({name!r}): version= is for conflict={rules}: found conflict={conflict!r}")
     takes_order, origin = conflict not in (None, "check"), stream.node
     if key is not None:
@@ -68,8 +68,8 @@ def _is_exact(node: Node) -> bool:
     return node.is_one_of(("HashAgg", "SimpleAgg"))
 
 
-_VERSIONED = ("update_if_newer", "update_if_not_null")
-"""The rules for conflicts that go by a version."""
+_VERSIONED = ("update_if_newer", "update_if_not_null", "overwrite")
+"""The rules for conflicts that may go by a version; with one, the last is the same as the first."""
 
 _ROW_BY_ROW = ("Select", "Where", "Relabel")
 """Operators that pass changes on one by one, by the same stream key."""

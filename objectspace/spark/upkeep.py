@@ -53,7 +53,7 @@ class Retention:
         are_counts = type(self.epochs) is int and type(self.every) is int
         if not are_counts or self.epochs < 1 or self.every < 1 or not self.grace_seconds >= 0:
             raise ValueError(
-                f"{self}: expected a whole number of epochs to keep, and between collections, and 0 seconds or more"
+                f"{self}: expected at least 1 epoch to keep and between collections, as whole numbers, and 0 s or more"
             )
 
 

@@ -280,6 +280,7 @@ def test_of_places_apart_all_are_removed_from_a_list_or_none_is() -> None:
     assert left == {COUNT, COUNT // 2}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", EDITS)
 def test_an_object_whose_reading_was_interrupted_is_read_anew_even_if_giving_it_up_was_interrupted_too(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -294,6 +295,47 @@ def test_an_object_whose_reading_was_interrupted_is_read_anew_even_if_giving_it_
         assert shape(target.copy()) == expected, f"after {lines} lines"
         space._check()
         assert space.checkpoint().slots == 0
+        lines += 1
+    assert lines > 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("touch", [len, lambda numbers: numbers.append(1), lambda numbers: numbers.extend([1, 2])])
+def test_a_list_whose_reading_was_given_up_is_read_anew_even_if_it_is_touched_at_its_end(
+    touch: Callable[[list[int]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, came = 0, True
+    while came:
+        space = prepared("list", "unread")
+        target, expected = space.get_list("t"), [*range(COUNT)]
+        with monkeypatch.context() as patched:
+            patched.setattr(PersistedObjectSpace, "account", interrupt)
+            came = interrupted(target.copy, lines, where=is_giving_up)
+        assert touch(target) == touch(expected)  # type: ignore[arg-type]
+        space.checkpoint()
+        space._check()
+        assert PersistedObjectSpace(space.store).get_list("t") == target == expected, f"after {lines} lines"
+        lines += 1
+    assert lines > 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_append_that_was_kept_counts_after_a_rollback_however_often_reading_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines, came = 0, True
+    while came:
+        space = prepared("list", "dirty")
+        target = space.get_list("t")
+        append = target.append
+        space.rollback()
+        with monkeypatch.context() as patched:
+            patched.setattr(PersistedObjectSpace, "account", interrupt)
+            came = interrupted(target.copy, lines, where=is_giving_up)
+        space.rollback()
+        append("kept")
+        space.checkpoint()
+        assert PersistedObjectSpace(space.store).get_list("t") == [*range(COUNT), "kept"], f"after {lines} lines"
         lines += 1
     assert lines > 1
 

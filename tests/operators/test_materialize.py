@@ -229,7 +229,7 @@ def test_behind_an_aggregation_a_table_that_is_not_read_holds_the_same(shape: st
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("conflict", [None, "overwrite", "ignore", "check"])
+@pytest.mark.parametrize("conflict", [None, "ignore", "check"])
 def test_a_version_comes_with_a_rule_that_goes_by_it(conflict: Any) -> None:
     rows = Pipeline().source("rows", {"k": "int64", "v": "int64"}, key=["k"])
     with pytest.raises(

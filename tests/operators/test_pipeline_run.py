@@ -748,3 +748,12 @@ def test_a_column_that_is_replaced_stays_in_its_place_and_new_ones_come_last() -
         assert replaced.columns == ("self", "a", "b", "c")
         assert run.rows("r") == [(1, 20, 20, 21)]
         assert sorted(row[-3:] for row in run.rows("both")) == [(1, 10, 20), (1, 11, 20)]
+
+
+def test_state_goes_on_where_replaced_columns_came_last() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("s", {"id": "int64", "a": "int64", "b": "int64"}, key=["id"])
+    grouped = rows.group_by(a=col("a") % 3).agg(n=count())
+    assert grouped.node.inputs[0].structure == "id, b, (a % 3) as a"
+    assert rows.select("id", "b", a=col("a") % 3).node.structure == "id, b, (a % 3) as a"
+    assert rows.with_columns(c="a").node.structure == "id, a, b, a as c"
