@@ -175,7 +175,9 @@ class TableCore(Generic[K, V]):
     ) -> ConditionalTableUpdateError:
         address, _, expected = change
         is_missing = actual == KeyVersion.NOT_EXISTS and expected.partition == partition_id
-        key = self._keys.deserialize(address[addressing.key_start(address) :])
+        key: Any = address[addressing.key_start(address) :]
+        with suppress(Exception):  # What cannot be read back must not hide the conflict: it is told in bytes.
+            key = self._keys.deserialize(key)
         error = NoSuchKeyError if is_missing else BadKeyVersionError
         return error(self._path, key_family, key, expected, actual)
 
@@ -343,8 +345,9 @@ class _TableRows:
         self._lower, self._upper, self._is_closed = bounds
 
     def stamp(self) -> list[int]:
-        """Return the number of the last write to each partition."""
-        return [self._table._partition(index).stamp for index in self._indexes]
+        """Return the number of the last write to each partition, after that of the rollbacks."""
+        numbers = [self._table._partition(index).stamp for index in self._indexes]
+        return [self._table._shared.rollbacks, *numbers]
 
     def read(self, after: bytes | None, count: int) -> list[Found]:
         """Return the next rows after a table key."""

@@ -121,7 +121,7 @@ class FamilyView(MutableMapping[K, V]):
         Time: O(log n); if the partition is not in memory, the first call also steps over the keys that were removed
         from the beginning of the family.
         """
-        return any(page.items for page in self._table.key_iterator(family_of(self._family), 1))
+        return next(self._table._found(family_of(self._family), 1), None) is not None
 
     def setdefault(self, key: K, default: V | None = None) -> V:
         """Return the value of a key, setting it to the default if there is none.

@@ -149,7 +149,7 @@ class Partition:
 
     @property
     def stamp(self) -> int:
-        """The number of the last write: as long as it stays the same, so do the contents."""
+        """The number of the last write: as long as it stays the same, and no rollback comes, so do the contents."""
         return -1 if self._open() is None else self._counter.value
 
     def read(self, key: bytes) -> Row | None:
@@ -233,6 +233,9 @@ class Partition:
                 put(key, self._stored_of(*row))  # type: ignore[arg-type]
             elif is_removed is False:
                 rows.pop(key, None)
+            elif is_removed and rows.was_set(key):  # An interruption came before that could be noted.
+                rows.put_removed(key, self._stored_of(0, ""))
+                del rows[key]
 
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
         """Yield (table key, row) between two bounds in order; an upper bound of ``None`` means no bound."""

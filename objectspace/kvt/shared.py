@@ -36,7 +36,13 @@ class Shared:
         self.given: dict[int, int] = {}
         self.creations: Counter[tuple[int, int, int | None]] = Counter()
         """How often a table was created in this process, by its identity: more than once if that was rolled back."""
+        self.rollbacks = 0
+        """How often the space went back: numbers given out before may then be given out again."""
         self._created = -1
+
+    def went_back(self) -> None:
+        """Note that the space went back."""
+        self.rollbacks += 1
 
     def resume(self, partition: int, stored: int, floor: Floor) -> int:
         """Return the number after which a partition continues whose counter is not the last number given out here.
@@ -95,6 +101,7 @@ def shared_of(space: ObjectSpace | SpacePart) -> Shared:
         parts = _spaces.setdefault(whole, {})
         if prefix not in parts:
             parts[prefix] = Shared(next(iter(parts.values())).lock if parts else RLock())
+            whole.on_rollback(parts[prefix].went_back)
         return parts[prefix]
 
 

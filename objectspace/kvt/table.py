@@ -9,7 +9,7 @@ from objectspace.kvt import addressing
 from objectspace.kvt.core import TableCore, family_of, members_of, pair_of, typed
 from objectspace.kvt.entries import K, Modification, Put, Remove, TableEntry, TableKey, V
 from objectspace.kvt.errors import ConditionalTableUpdateError
-from objectspace.kvt.iteration import IteratorState, PageIterator
+from objectspace.kvt.iteration import READ_AHEAD, IteratorState, PageIterator
 from objectspace.kvt.partition import Partition, pack
 from objectspace.kvt.serializers import to_bytes
 from objectspace.kvt.versions import KeyVersion, new_version
@@ -231,7 +231,8 @@ class KeyValueTable(TableCore[K, V]):
         Time: O(keys of the family); O(partitions) for the table.
         """
         if key_family is not None:
-            return sum(len(page.items) for page in self.key_iterator(key_family, 1024))
+            with self._lock:
+                return sum(len(page.items) for page in self._found(key_family, READ_AHEAD))
         with self._lock:
             return sum(len(self._partition(index)) for index in range(self._count))
 

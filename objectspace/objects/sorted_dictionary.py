@@ -108,10 +108,14 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
         Time: O(log n). Dirties: one item and the length.
         """
-        if key in self._table.live:
+        if self.was_set(key):
             self[key] = value
         else:
             self._put_checked(key, value)
+
+    def was_set(self, key: K) -> bool:
+        """Return whether a key that the caller has removed was set since, or that was begun: nothing is read."""
+        return key in self._table.live or key in self._table.edits
 
     @overload
     def get_many(self, keys: Sequence[K], default: None = None) -> list[V | None]: ...

@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from threading import Event
 from typing import Any
 
@@ -210,3 +211,22 @@ def test_making_an_iterator_does_not_wait_for_the_lock(manager: KeyValueTableMan
         was_released = other.submit(hold)
         assert asyncio.run(scenario()) == [b"k"]
         assert was_released.result()
+
+
+def test_a_family_is_counted_as_of_one_moment(table: KeyValueTable[Any, Any]) -> None:
+    count, is_over = 3_000, Event()
+    table.put_all("f", [(b"%05d" % place, b"v") for place in range(count)])
+
+    def move() -> None:
+        for place in cycle(range(count)):
+            table.apply("f", [Remove(b"%05d" % place), Put(b"9%05d" % place, b"v")])
+            table.apply("f", [Remove(b"9%05d" % place), Put(b"%05d" % place, b"v")])
+            if is_over.is_set():
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move)
+        found = {table.count("f") for _ in range(20)} | {len(table.family("f")) for _ in range(20)}
+        is_over.set()
+        moving.result()
+    assert found == {count}

@@ -37,6 +37,7 @@ from objectspace.kvt import (
     clock_floor,
     stored_entries,
 )
+from objectspace.objects import limits
 from objectspace.testing.faults import FAILURES, LASTING, ONCE, Fault, failing
 from tests.objects.interruptions import at_exit, interrupted
 
@@ -472,6 +473,37 @@ def test_a_batch_that_is_interrupted_is_undone(space: PersistedObjectSpace, tabl
     partition._rows = rows
     assert dict(table.family("f")) == {b"b": b"old"}
     assert table.put(b"b", b"new", "f") != KeyVersion.NO_VERSION
+
+
+PARTITION = ("objectspace.kvt.partition", "objectspace.objects.sorted", "objectspace.objects.table")
+"""Where the lines are at which a batch is interrupted."""
+
+
+def test_a_batch_that_removes_a_key_and_sets_it_again_is_undone_or_refused_wherever_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, at_scale: bool
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    entries, came, lines = {b"%02d" % place: b"v" for place in range(40)}, True, 0
+    with CheckpointStore(":memory:") as store:
+        tables = KeyValueTableManager(PersistedObjectSpace(store), autocommit=True)
+        tables.create_scope("s")
+        tables.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+        tables.open_key_value_table("s", "t").put_all("f", list(entries.items()))
+        while came:
+            space = PersistedObjectSpace(store)
+            table = KeyValueTableManager(space).open_key_value_table("s", "t")
+            batch = [Remove(b"07"), Put(b"07", b"new"), Put(b"new", b""), Remove(b"new"), Put(b"new", b"")]
+            came = interrupted(lambda: table.apply("f", batch), lines, PARTITION)  # noqa: B023
+            with suppress(CheckpointProtocolError):
+                space.checkpoint()
+                found = dict(
+                    KeyValueTableManager(PersistedObjectSpace(store)).open_key_value_table("s", "t").family("f")
+                )
+                assert found == (entries if came else entries | {b"07": b"new", b"new": b""}), f"after {lines} lines"
+                assert table.count() == table.count("f") == len(found)
+                assert store.verify()
+            lines += 1 if at_scale else 4
+    assert lines > 300
 
 
 def fill(path: Path, entries: dict[bytes, bytes]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import (
     UTF8,
@@ -158,6 +159,21 @@ def test_a_page_has_items(table: Table, size: int) -> None:
 def test_keys_without_a_family_are_not_iterated_over(table: Table) -> None:
     with pytest.raises(FamilyRequiredError, match="global_key_iterator"):
         table.key_iterator(None)  # type: ignore[arg-type]
+
+
+def test_a_page_that_was_read_ahead_is_read_anew_after_a_rollback_that_gives_its_numbers_again() -> None:
+    manager = KeyValueTableManager(PersistedObjectSpace(CheckpointStore(":memory:")), version_floor=lambda: 0)
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    table = manager.open_key_value_table("s", "t")
+    table.put_all("f", [(b"%d" % place, b"v") for place in range(10)])
+    manager.checkpoint()
+    lost = table.put(b"8", b"lost", "f")
+    pages = table.entry_iterator("f", 2)
+    assert [entry.key.key for entry in [next(pages) for _ in range(4)][-1].items] == [b"6", b"7"]
+    manager.rollback()
+    assert table.put(b"a", b"new", "f") == lost
+    assert [(entry.key.key, entry.value) for entry in next(pages).items] == [(b"8", b"v"), (b"9", b"v")]
 
 
 class Refusing:

@@ -12,6 +12,7 @@ from objectspace.kvt import (
     BYTES,
     JSON,
     UTF8,
+    BadKeyVersionError,
     FamilyRequiredError,
     Insert,
     KeyValueTable,
@@ -116,6 +117,24 @@ def test_a_serializer_must_make_bytes(manager: KeyValueTableManager) -> None:
     table = manager.open_key_value_table("s", "t", value_serializer=Broken())
     with pytest.raises(TypeError, match="serialize\\(\\) must return bytes"):
         table.put(b"k", 1)
+
+
+class OneWay:
+    """A serializer that reads nothing back."""
+
+    def serialize(self, value: bytes) -> bytes:
+        return value
+
+    def deserialize(self, data: bytes) -> bytes:
+        raise ValueError("one way")
+
+
+def test_a_conflict_is_told_and_keys_are_counted_where_no_key_can_be_read(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t", key_serializer=OneWay())
+    table.put(b"k", b"v", "f")
+    with pytest.raises(BadKeyVersionError, match="b'k'"):
+        table.put_if_absent(b"k", b"w", "f")
+    assert (table.count("f"), len(table.family("f")), bool(table.family("f"))) == (1, 1, True)
 
 
 @pytest.mark.parametrize(("serializer", "name"), [(UTF8, "UTF-8"), (JSON, "JSON")])
