@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from objectspace import CheckpointProtocolError, VolatileObjectSpace
@@ -743,6 +743,52 @@ def test_lists_and_windows_that_are_full_after_the_count_has_shrunk_are_given(ki
     given = [out for n in range(4, 9) for out in player.operator.on_next(n)]
     assert given == [[0, 1, 2, 3, 4], [2, 3, 4], [4, 5, 6], [6, 7, 8]]
     assert player.operator.on_completed() == [[8]]
+
+
+def fed_with_counts(kind: Any, lengths: list[tuple[int, ...]], parts: list[int]) -> list[Any]:
+    """Return what comes out of some parts of the values, each with lengths of its own, after each event."""
+    player, out, values = Player(lambda: kind(*lengths[0])), [], iter(range(99))
+    for one, part in zip(lengths, parts, strict=True):
+        player.make = partial(kind, *one)
+        player.again()
+        out += [player.operator.on_next(next(values)) for _ in range(part)]
+    return [*out, player.operator.on_completed()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 6), min_size=2, max_size=3),
+    parts=st.lists(st.integers(0, 15), min_size=3, max_size=3),
+    skips=st.lists(st.integers(1, 9), max_size=1),
+)
+def test_windows_by_a_count_that_shrinks_are_the_buffers(counts: list[int], parts: list[int], skips: list[int]) -> None:
+    assume(not {*skips} & {*counts})  # With a skip of its count a buffer keeps one list, as without a skip.
+    lengths = [(count, *skips) for count in sorted(counts, reverse=True)]
+    found, expected = (
+        fed_with_counts(kind, lengths, parts[: len(counts)])
+        for kind in (lambda count, *skip: Window(count, lambda number: Buffer(99), *skip), Buffer)
+    )
+    assert found == expected
+
+
+def test_a_window_that_has_ended_by_itself_holds_its_values_after_the_count_has_shrunk() -> None:
+    made = fed_with_counts(lambda count: Window(count, lambda number: Take(1)), [(5,), (3,)], [4, 6])
+    assert [n for out in made for n in out] == [0, 5, 8]
+
+
+@pytest.mark.parametrize(("count", "parts"), [(5, [*range(12)]), (3, [0, 1, 3, 4, 5, 9, 10])])
+def test_windows_go_on_from_what_an_earlier_version_has_stored(count: int, parts: list[int]) -> None:
+    for part in parts:
+        given = []
+        for kind in (Buffer, listed):
+            player = Player(partial(kind, 5))
+            out = [player.operator.on_next(n) for n in range(part)]
+            if kind is listed:
+                player.operator._seen.value = part  # type: ignore[attr-defined]  # It counted those of all windows.
+            player.make = partial(kind, count)
+            player.again()
+            given.append([*out, *(player.operator.on_next(n) for n in range(part, 20)), player.operator.on_completed()])
+        assert given[0] == given[1]
 
 
 class Counting(EventOperator):

@@ -57,7 +57,7 @@ class Window(Nested):
     ) -> None:
         super().__init__(make)
         count, skip, duration, shift = checked_lengths("Window", count, skip, duration, shift)
-        self._count, self._skip = count, count if skip is None else skip
+        self._count, self._skip = count, skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
 
     @property
@@ -157,20 +157,47 @@ class Window(Nested):
     # By count ---------------------------------------------------------------------------------------------------------
 
     def _next_counted(self, value: Any, hand: Hand) -> list[Any]:
+        return self._next_in_turn(value, hand) if self._skip is None else self._next_skipping(value, hand, self._skip)
+
+    def _next_in_turn(self, value: Any, hand: Hand) -> list[Any]:
+        """Give a value to the window that is open, or to the next one; end it if it is full."""
         assert self._seen is not None
         assert self._count is not None
-        assert self._skip is not None
-        seen = self._seen.value
+        held = self._held_by_last(self._seen.value, self._count)
         errors: list[Exception] = []
-        begun = [] if seen % self._skip else self._begin([seen // self._skip])
-        out = self._give_all(errors, value, hand, begun)
+        out = self._give_all(errors, value, hand, [] if held else self._begin([self._following.value]))
+        is_full = held + 1 >= self._count
+        self._seen.value = 0 if is_full else -held - 1
+        return self._unless(errors, out + self._end_windows(errors, list(self._numbers) if is_full else []))
+
+    def _held_by_last(self, seen: int, count: int) -> int:
+        """Return how many values the last window has had, or 0 if it is full.
+
+        What is stored is this number, negative: the count may be another one by now. An earlier version stored how many
+        values all windows have had. It does not say for which count; the least that fits them ends no window too late.
+        """
+        if seen <= 0:
+            return -seen
+        begun: int = self._following.value
+        count = max(count, -(-seen // begun))
+        held = max(1, seen - (begun - 1) * count)
+        return held if held < count or self._keys else 0
+
+    def _next_skipping(self, value: Any, hand: Hand, skip: int) -> list[Any]:
+        assert self._seen is not None
+        assert self._count is not None
+        seen = self._seen.value
+        if seen <= 0:  # Nothing yet, or what is stored without a skip.
+            seen = (self._following.value - (seen < 0)) * skip - seen
+        errors: list[Exception] = []
+        out = self._give_all(errors, value, hand, [] if seen % skip else self._begin([seen // skip]))
         self._seen.value = seen + 1
-        finished = seen + 1 - self._count
-        if finished >= 0 and finished % self._skip == 0:
-            # There is more than one if the windows were begun with a greater count.
-            for window in sorted(window for window in self._numbers if window <= finished // self._skip):
-                out += self._end_window(errors, window)
-        return self._unless(errors, out)
+        # There is more than one, and not just where one begins, if they were begun with a greater count.
+        full = [window for window in self._numbers if window * skip + self._count <= seen + 1]
+        return self._unless(errors, out + self._end_windows(errors, full))
+
+    def _end_windows(self, errors: list[Exception], windows: Iterable[int]) -> list[Any]:
+        return [one for window in sorted(windows) for one in self._end_window(errors, window)]
 
     # By time ----------------------------------------------------------------------------------------------------------
 
