@@ -166,6 +166,21 @@ def test_what_an_error_holds_back_at_the_end_comes_after_a_recovery_too() -> Non
     assert player.operator.on_completed() == []
 
 
+def test_a_value_that_is_refused_leaves_nothing_of_more_windows_than_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("objectspace.operators.events.nested.OPEN_INNER", 3)
+    function = stubborn(100.0, times=10)
+    make = lambda number: Chain(Average(running=True), Select(function))  # noqa: E731
+    player = Player(lambda: Window(None, make, duration=10, shift=1))
+    assert player.operator.on_next(0, at=0) == [0.0]
+    assert player.operator.on_time(19) == []
+    names = list(player.space)
+    with pytest.raises(ValueError, match="refused: 100"):
+        player.operator.on_next(100, at=19)
+    assert list(player.space) == names
+    player.again()
+    assert player.operator.on_next(1, at=19) == [1.0] * 10
+
+
 def test_what_has_no_stored_form_is_held_back_in_memory_and_keeps_no_checkpoint_from_being_taken() -> None:
     function = stubborn(2)
     player = Player(

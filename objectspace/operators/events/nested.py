@@ -98,9 +98,10 @@ class Nested(EventOperator):
             return False
         return True
 
-    def _names_of(self, number: int) -> list[str]:
-        """Return the names of all objects of an inner sequence. Time: O(objects of the space)."""
-        return [name for name in self._space if name.startswith(f"{self.name}/{number}/")]
+    def _names_of(self, *numbers: int) -> list[str]:
+        """Return the names of all objects of inner sequences. Time: O(objects of the space)."""
+        starts, length = {f"{self.name}/{number}/" for number in numbers}, len(self.name) + 1
+        return [name for name in self._space if name[: name.find("/", length) + 1] in starts]
 
     def _start(self, key: Any) -> int:
         number: int = self._following.value
@@ -150,6 +151,10 @@ class Nested(EventOperator):
 
     def _take_back(self, numbers: list[int]) -> None:
         """Undo the beginning of the last inner sequences, none of which has taken anything."""
+        # If they are many, some are open no longer; their operators may not be made again.
+        let_go = [n for n in numbers if n in self._keys and n not in self._opened and n not in self._unopened]
+        for name in self._names_of(*let_go) if let_go else ():
+            self._space.delete(name)
         for number in numbers:
             if number in self._opened:
                 self._opened[number].delete()
