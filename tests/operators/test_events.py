@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectspace import CheckpointProtocolError, VolatileObjectSpace
@@ -762,7 +762,6 @@ def fed_with_counts(kind: Any, lengths: list[tuple[int, ...]], parts: list[int])
     skips=st.lists(st.integers(1, 9), max_size=1),
 )
 def test_windows_by_a_count_that_shrinks_are_the_buffers(counts: list[int], parts: list[int], skips: list[int]) -> None:
-    assume(not {*skips} & {*counts})  # With a skip of its count a buffer keeps one list, as without a skip.
     lengths = [(count, *skips) for count in sorted(counts, reverse=True)]
     found, expected = (
         fed_with_counts(kind, lengths, parts[: len(counts)])
@@ -789,6 +788,18 @@ def test_windows_go_on_from_what_an_earlier_version_has_stored(count: int, parts
             player.again()
             given.append([*out, *(player.operator.on_next(n) for n in range(part, 20)), player.operator.on_completed()])
         assert given[0] == given[1]
+
+
+@pytest.mark.parametrize("kind", [Buffer, listed])
+@pytest.mark.parametrize(
+    ("counts", "skip", "given"),
+    [([5, 3], 3, [[0, 1, 2, 3, 4], [3, 4, 5], [6, 7, 8], [9]]), ([5, 3], 5, [[0, 1, 2, 3, 4], [5, 6, 7]])],
+)
+def test_a_count_that_shrinks_to_its_skip_or_below_it_loses_nothing(
+    kind: Any, counts: list[int], skip: int, given: list[Any]
+) -> None:
+    out = fed_with_counts(kind, [(count, skip) for count in counts], [4, 6])
+    assert [one for lists in out for one in lists] == given
 
 
 class Counting(EventOperator):

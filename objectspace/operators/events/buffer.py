@@ -57,7 +57,7 @@ class Buffer(EventOperator):
         count, skip, duration, shift = checked_lengths("Buffer", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
-        self._overlaps = self._skip != count or (self._periods is not None and self._periods.shift != duration)
+        self._can_overlap = self._skip != count or (self._periods is not None and self._periods.shift != duration)
 
     @property
     def takes_time(self) -> bool:
@@ -71,13 +71,28 @@ class Buffer(EventOperator):
 
     def _create(self) -> None:
         self._clock = self._object("value", "clock") if self._periods is not None else None
+        # A count that was greater than the skip has left lists that overlap.
+        self._overlaps = self._can_overlap or (self._clock is None and f"{self.name}/open" in self._space)
         if self._overlaps:
             self._open = self._object("queue", "open")
             self._seen = self._object("value", "seen", 0)
+            if self._clock is None:
+                self._take_over(f"{self.name}/values")
             return
         self._list = self._object("list", "values")
         if self._clock is not None:
             self._period = self._object("value", "period", 0)
+
+    def _take_over(self, name: str) -> None:
+        """Continue with the one list that there was when the count was the skip."""
+        if name not in self._space:
+            return
+        values = list(self._space.get_list(name))
+        self._space.delete(name)
+        if values:
+            self._open.enqueue(0)
+            self._list_of(0).extend(values)
+        self._seen.value = len(values)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._clock is not None:
