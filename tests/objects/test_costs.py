@@ -30,14 +30,14 @@ def written(space: PersistedObjectSpace) -> list[Any]:
     return [*run.index, *run.metadata, *run.items]
 
 
-def fill(target: Any) -> None:
-    """Put 0 to 9 into an object of any kind."""
+def fill(target: Any, count: int = 10) -> None:
+    """Put the numbers from 0 into an object of any kind."""
     for method in ("append", "enqueue", "push", "add_last", "add"):
         if hasattr(target, method):
-            for number in range(10):
+            for number in range(count):
                 getattr(target, method)(number)
             return
-    for number in range(10):
+    for number in range(count):
         target[number] = number
 
 
@@ -96,6 +96,36 @@ def test_netted(space: PersistedObjectSpace, kind: str, change: Change) -> None:
     change(target)
     assert list(target) == before
     assert written(space) == []
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set"])
+def test_what_goes_and_comes_back_stands_at_the_end_of_a_dictionary_or_set(
+    space: PersistedObjectSpace, kind: str
+) -> None:
+    target = getattr(space, f"create_{kind}")("t")
+    fill(target)
+    space.checkpoint()
+    target.pop(9) if kind == "dictionary" else target.discard(9)
+    target.setdefault(9, 9) if kind == "dictionary" else target.add(9)
+    assert list(target) == [*range(10)]
+    assert space.checkpoint().slots == 1
+
+
+REFILLED = [("dictionary", 2, 2), ("set", 2, 2), ("queue", 2, 4), ("queue", 33, 33)]
+for _kind in ("list", "stack", "linked_list", "sorted_set", "sorted_dictionary"):
+    REFILLED += [(_kind, 32, 0), (_kind, 33, 33)]
+
+
+@pytest.mark.parametrize(("kind", "count", "slots"), REFILLED)
+def test_what_is_cleared_and_filled_in_again_is_written_anew_where_it_is_many(
+    space: PersistedObjectSpace, kind: str, count: int, slots: int
+) -> None:
+    target = getattr(space, f"create_{kind}")("t")
+    fill(target, count)
+    space.checkpoint()
+    target.clear()
+    fill(target, count)
+    assert space.checkpoint().slots == slots
 
 
 @pytest.mark.parametrize("kind", ["array", "dictionary", "list", "sorted_dictionary", "sparse_array"])
