@@ -493,6 +493,12 @@ def test_a_value_into_combine_latest_dirties_one_slot_of_many() -> None:
     assert receipts(lambda: CombineLatest(50), events)[-1] == {"op/latest": 1}
 
 
+def test_a_value_that_completes_a_tuple_dirties_the_other_queues_alone() -> None:
+    events = [("a", 0), ("b", 1), ("c", 1), ("d", 2), ("e", 0)]
+    given = receipts(lambda: Zip(3), events)
+    assert given[1:] == [{"op/queue.1": 1}] * 2 + [{"op/queue.0": 1, "op/queue.1": 1}, {"op/queue.0": 1}]
+
+
 def test_the_buffer_of_an_hour_writes_what_a_minute_brought() -> None:
     player = Player(lambda: Buffer(duration=3600))
     slots = []

@@ -61,8 +61,9 @@ class Zip(EventOperator):
 
     It ends when an input has ended and all its values were given.
 
-    State: one queue per input. A value dirties 1 item and the tail of its queue; a value that completes a tuple dirties
-    nothing of its own queue, and the heads of the other queues.
+    State: one queue per input, and an array with the inputs that have ended. A value dirties 1 item and the tail of its
+    queue; a value that completes a tuple dirties nothing of its own queue, and of each other queue the head and an
+    item, which it deletes.
 
     Args:
         count: how many inputs there are.
