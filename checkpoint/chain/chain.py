@@ -306,6 +306,8 @@ class Chain(Epochs):
         the difference between the clocks of this machine and of the location. An image that is not noted and waits for
         longer than that to be named may be removed, and is then skipped.
 
+        Where no epoch is listed, no run file is removed: nothing tells which ones a manifest names.
+
         Args:
             grace_seconds: how old a run file must be to be removed.
             keep_epochs: how many of the newest epochs stay readable.
@@ -355,10 +357,10 @@ class Chain(Epochs):
         """
         if floor > max(self._epoch, 1):
             raise self._laid_over(floor)
-        unnamed = sorted(listed - spared)
         if not self._epoch:
-            removed = remove_runs(self.location, unnamed, set(), grace_seconds)
-            return Collected(floor, 0, removed, remove_leftovers(self.location, grace_seconds))
+            # Its manifests may only be out of sight, as where a mount is missing: then all run files would be lost. A
+            # space that never had an epoch leaves little, which goes once it has one.
+            return Collected(floor, 0, 0, remove_leftovers(self.location, grace_seconds))
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
         first = first_needed(kept[0])
         needed = needed_runs(self.location, kept, (self.manifest_for(epoch, floor) for epoch in range(first, floor)))
@@ -367,7 +369,7 @@ class Chain(Epochs):
             require_sound(self.location, needed.values(), kept[0], self._first_manifest())
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
-        published = published_at(self.location, self._epoch)
+        published, unnamed = published_at(self.location, self._epoch), sorted(listed - spared)
         return Collected(
             floor,
             runs=remove_runs(self.location, unnamed, needed, grace_seconds, published, self._named_since),

@@ -107,7 +107,8 @@ class Epochs:
         Raises:
             FencedError: the space was replaced underneath this chain, which stays as it was.
             CheckpointError: the location cannot be read.
-            CorruptStoreError: a file of the space is damaged.
+            CorruptStoreError: a file of the space is damaged; or an epoch that this chain has read is not listed any
+                more, nor a later one, and it stays as it was.
         """
         last = max(self._manifests, default=0)
         self._require_own(last)
@@ -123,8 +124,16 @@ class Epochs:
     def _look(self) -> None:
         # The floor is read first: if it rises in between, manifests missing below it count as those of collected
         # epochs.
-        self._floor = self._stored_floor()
-        self._epoch = max(epochs_in(self.location, MANIFESTS), default=0)
+        floor, epoch = self._stored_floor(), max(epochs_in(self.location, MANIFESTS), default=0)
+        last = max(self._manifests, default=0)
+        if epoch < last:
+            # Epochs never become fewer: whoever believed such a listing would take the runs of the others for garbage.
+            raise CorruptStoreError(
+                f"space at {self.location.url}: the newest epoch that is listed is {epoch}, and {last} was read from"
+                " it before: the listing of its manifests is not whole, as where a mount is missing or a backup is"
+                " being put back: check the location, and start again"
+            )
+        self._floor, self._epoch = floor, epoch
 
     def manifest(self, epoch: int) -> Manifest:
         """Return the manifest of an epoch.

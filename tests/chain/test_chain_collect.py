@@ -347,11 +347,50 @@ def test_an_orphan_is_as_old_as_the_newest_epoch_says(tmp_path: Path, publish: P
         assert chain.collect(grace_seconds=600, keep_epochs=2).runs == gone
 
 
-def test_a_space_without_an_epoch_is_rid_of_orphans(location: Location) -> None:
+def test_where_no_epoch_is_listed_no_run_file_is_garbage(location: Location, publish: Publisher) -> None:
     chain = Chain.open_or_create(location, 1)
-    orphan(chain)
-    assert chain.collect(grace_seconds=0) == Collected(1, 0, 1, 0)
-    assert location.modified("run/none") is None
+    lost = orphan(chain)
+    assert chain.collect(grace_seconds=0) == Collected(1, 0, 0, 0)
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    expected, files = state_at(chain, 2), files_of(location)
+    manifests = {name: data for name, data in files.items() if name.startswith("manifest/")}
+    for name in manifests:  # They are out of sight for a moment, as where a mount is missing.
+        location.delete(name)
+    assert Chain.open(location).collect(grace_seconds=0) == Collected(1, 0, 0, 0)
+    for name, data in manifests.items():
+        location.write(name, data)
+    assert Chain.open(location).collect(grace_seconds=0) == Collected(1, 0, 1, 0)
+    assert lost not in location.names("run")
+    assert state_at(Chain.open(location), 2) == expected
+
+
+class _Short(FaultyLocation):
+    """Lists only the first manifests, as many as ``at`` says, if it says so."""
+
+    def names(self, folder: str) -> list[str]:
+        found = super().names(folder)
+        return found[: self.at] if folder == "manifest" else found
+
+    def _try(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+@pytest.mark.parametrize("listed", [0, 1, 2])
+def test_a_listing_that_lacks_epochs_that_were_read_is_not_believed(publish: Publisher, listed: int) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    make(location, publish, 3)
+    short = _Short(location, 3)
+    chain, before = Chain.open(short), files_of(location)
+    assert chain.newest is not None
+    short.at = listed
+    told = f"the newest epoch that is listed is {listed}, and 3 was read from it before: .* check the location"
+    for look in (chain.refresh, lambda: chain.collect(grace_seconds=0, keep_epochs=1)):
+        with pytest.raises(CorruptStoreError, match=told):
+            look()
+    assert (files_of(location), chain.epoch, chain.first_epoch) == (before, 3, 1)
+    short.at = 3
+    assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == 3
 
 
 @pytest.mark.parametrize("folder", ["run", "inner"])
