@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from checkpoint.chain.division import with_parts
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
+from checkpoint.chain.manifest import PLAIN_FORMAT, AcceptedRun, Manifest, seal
 from checkpoint.chain.runfile import checked, missing
 from checkpoint.errors import CorruptStoreError
 from checkpoint.run import CheckpointKind
@@ -59,14 +59,20 @@ def epochs_in(location: Location, folder: str) -> list[int]:
     return sorted(int(name.removesuffix(".json")) for name in location.names(folder) if _FILE_NAME.fullmatch(name))
 
 
+def put_floor(location: Location, epoch: int, incarnation: str) -> bool:
+    """Put the file that marks the epochs before this one as no longer readable, and return whether it was not there."""
+    return location.create(
+        file_name(FLOORS, epoch), seal({"incarnation": incarnation, "epoch": epoch, "format": PLAIN_FORMAT})
+    )
+
+
 def raise_floor(location: Location, epoch: int, incarnation: str) -> None:
     """Mark the epochs before this one as no longer readable.
 
     Dirties: one new file, unless it is there; the files of lower floors are removed.
     """
     # Two collectors may raise the floor at once; the highest counts, so the order does not matter.
-    body = {"incarnation": incarnation, "epoch": epoch, "format": 1}
-    location.create(file_name(FLOORS, epoch), seal(body))
+    put_floor(location, epoch, incarnation)
     for lower in epochs_in(location, FLOORS):
         if lower < epoch:
             location.delete(file_name(FLOORS, lower))

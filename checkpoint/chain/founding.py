@@ -14,6 +14,9 @@ from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 SPACE_FILE = "space.json"
 """The name of the file that founds a space: when a space is copied, it comes last."""
 
+CLAIM = "copy-under-way.claim"
+"""The file of whoever copies a space to a location: its files have the names of the original, as any other copy's."""
+
 
 @dataclass(frozen=True)
 class SpaceFile:
@@ -73,21 +76,33 @@ def require_nothing(location: Location) -> None:
     """Refuse to found a space on the remains of another one, or inside one: their files would be mixed up.
 
     Raises:
-        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile; or the folder that
-            the location lies in holds a space.
+        CheckpointError: there are manifests or run files, or a copy is under way, and nobody has founded a space
+            meanwhile; or the folder that the location lies in holds a space.
     """
     if outer := _space_around(location):
         raise CheckpointError(
             f"location {location.url}: it lies inside of the space at {outer.url}, which has nothing but its own files"
             " and collects what it does not know: choose another location"
         )
+    is_claimed = location.read(CLAIM) is not None
     found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
-    if found and location.read(SPACE_FILE) is None:
-        raise CheckpointError(
-            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left by a"
-            " copy that was cut off, unless it is still under way, or by a removed space: remove them, or"
-            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
-        )
+    if (is_claimed or found) and location.read(SPACE_FILE) is None:
+        raise CheckpointError(f"location {location.url}: {(_claimed if is_claimed else _left_over)(found)}")
+
+
+def _claimed(folders: list[str]) -> str:
+    return (
+        f"there is the file {CLAIM}: a space is being copied to here, unless that was cut off: wait until it has ended,"
+        f" or choose another location; if no copy is under way, remove {', '.join([*folders, CLAIM])}"
+    )
+
+
+def _left_over(folders: list[str]) -> str:
+    return (
+        f"there are files in {', '.join(folders)}, and no {SPACE_FILE}: they are left by a copy that was cut off,"
+        " unless it is still under way, or by a removed space: remove them, or choose another location; if it is a"
+        f" space that has lost its {SPACE_FILE}, restore that from a backup"
+    )
 
 
 def _space_around(location: Location) -> Location | None:

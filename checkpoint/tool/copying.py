@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
-from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
-from checkpoint.chain.founding import SPACE_FILE, require_nothing
+from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, put_floor
+from checkpoint.chain.founding import CLAIM, SPACE_FILE, require_nothing
 from checkpoint.chain.location import PROBE
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
@@ -71,8 +71,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
             show(done, len(runs))
             location.write(run.file, _read(chain.location, run))
         space = replace(chain.space, incarnation=str(uuid4()))
-        if kept[0].epoch > 1:
-            raise_floor(location, kept[0].epoch, space.incarnation)
+        _begin(location, space, kept[0].epoch)
         for manifest in [*older, *kept]:
             _put(location, replace(manifest, incarnation=space.incarnation))
         if deletions:
@@ -186,8 +185,7 @@ def restore_space(
         if not runs and not may_be_empty:
             raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
         space = SpaceFile(str(uuid4()), count)
-        if epoch > 1:
-            raise_floor(location, epoch, space.incarnation)
+        _begin(location, space, epoch)
         like = replace(before, incarnation=space.incarnation, base=epoch - 1, partial=is_partial)
         if is_partial:
             # Whoever follows the epoch must not take a part of it for the whole.
@@ -220,8 +218,19 @@ class _Noting(Rehearsal):
         del self._made[name]
         return False
 
+    def claim(self) -> None:
+        """Make sure that no other copy writes here meanwhile.
+
+        Raises:
+            CheckpointError: another one does.
+        """
+        data = str(uuid4()).encode()
+        if not self.create(CLAIM, data):
+            raise CheckpointError(f"{self.url}: another copy to here has just begun: name another location")
+        self._made[CLAIM] = data  # If its removal fails halfway, another copy may have its own by the next attempt.
+
     def remove_made(self) -> None:
-        """Remove the files. If the file that founds the space may be left, all stay: it is whole then."""
+        """Remove the files, the claim last. If that which founds the space may be left, all stay: it is whole then."""
         with suppress(CheckpointError):
             mine = [name for name, data in self._made.items() if data is None or self.read(name) == data]
             if SPACE_FILE in mine:
@@ -244,18 +253,33 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
             f"{target} lies inside of the space at {source.url}, which has nothing but its own files: whoever removes"
             " or copies the one takes the other along: name another location"
         )
-    folders = (RUNS, MANIFESTS, FLOORS)
-    others = {*location.names("")} - {*folders, PROBE}
-    if not others:
+    if not _others(location):
         require_nothing(location)
-    if others or any(map(location.names, folders)):
-        raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
+    _require_free(location, target)
     location.require_exclusive_create()
     try:
+        location.claim()
+        # Another copy may have come and gone between the look and the claim.
+        _require_free(location, target)
         yield location
+        location.delete(CLAIM)
     except BaseException:
         location.remove_made()
         raise
+
+
+def _others(location: Location) -> set[str]:
+    """Return what lies at a location besides the folders that copies write to, and what they leave."""
+    return {*location.names("")} - {*_FOLDERS, PROBE, CLAIM}
+
+
+def _require_free(location: Location, target: str) -> None:
+    if _others(location) or any(map(location.names, _FOLDERS)):
+        raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
+
+
+_FOLDERS = (RUNS, MANIFESTS, FLOORS)
+"""The folders of a space that a copy writes to."""
 
 
 def _is_inside(location: Location, outer: Location) -> bool:
@@ -263,14 +287,26 @@ def _is_inside(location: Location, outer: Location) -> bool:
     return system == system_of_outer and PurePosixPath(path_of_outer) in PurePosixPath(path).parents
 
 
+def _begin(location: Location, space: SpaceFile, epoch: int) -> None:
+    """Mark the epochs before the first one of a copy as gone, where nobody else has founded a space meanwhile."""
+    # That one may have collected garbage, and have a floor of its own by now: it stays.
+    if SpaceFile.is_at(location) or (epoch > 1 and not put_floor(location, epoch, space.incarnation)):
+        raise _founded_meanwhile(location)
+
+
 def _found(location: Location, space: SpaceFile) -> None:
     """Write the file that makes a space of what lies at a location, as the last one: so it is whole or not there."""
     if not space.found_at(location):
-        raise CheckpointError(f"{location.url}: another space was founded here meanwhile: name another location")
+        raise _founded_meanwhile(location)
+
+
+def _founded_meanwhile(location: Location) -> CheckpointError:
+    return CheckpointError(f"{location.url}: another space was founded here meanwhile: name another location")
 
 
 def _put(location: Location, manifest: Manifest) -> None:
-    location.create(file_name(MANIFESTS, manifest.epoch), manifest.to_json())
+    if not location.create(file_name(MANIFESTS, manifest.epoch), manifest.to_json()):
+        raise _founded_meanwhile(location)
 
 
 def _read(location: Location, run: AcceptedRun) -> bytes:

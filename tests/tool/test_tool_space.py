@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,11 +26,13 @@ from checkpoint.chain import (
     Chain,
     Location,
     SourcePosition,
+    SpaceFile,
     location_at,
     open_cache,
     save_run,
     write_image,
 )
+from checkpoint.chain.founding import CLAIM
 from checkpoint.chain.location import PROBE, LocalLocation
 from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.copying import Copied, fork_space, restore_space
@@ -38,7 +41,7 @@ from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from tests.chain.chain_helpers import OPERATOR, Publisher
-from tests.chain.faulty_location import FaultyLocation, crash_points
+from tests.chain.faulty_location import FaultyLocation, T, crash_points
 from tests.tool.conftest import Tool, rows, state
 
 
@@ -129,6 +132,120 @@ def test_no_space_is_founded_on_what_is_left_of_a_copy(target: Location, tmp_pat
     for name in ("run/left.parquet", "notes.txt"):
         target.delete(name)
     assert Chain.open_or_create(target, 1).epoch == 0
+
+
+SHARD = [(OPERATOR, 0)]
+Copy = Callable[[Chain, Location, Callable[[int, int], None]], Copied]
+COPIES: dict[str, Copy] = {
+    "fork 3": lambda chain, target, show: fork_space(chain, target, 3, (), show),  # type: ignore[arg-type]
+    "fork 2": lambda chain, target, show: fork_space(chain, target, 2, (), show),  # type: ignore[arg-type]
+    "restore 3": lambda chain, target, show: restore_space(chain, target, 3, SHARD, (), show),  # type: ignore[arg-type]
+    "restore 2": lambda chain, target, show: restore_space(chain, target, 2, SHARD, (), show),  # type: ignore[arg-type]
+}
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Chain:
+    """Return a space of one shard and three epochs, for copies."""
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {"a": number, f"k{number}": number})
+    return chain
+
+
+def require_whole(target: Location, cache: Path, epoch: int) -> None:
+    copy = Chain.open(target)
+    assert [manifest.epoch for manifest in copy.manifests()][-1] == copy.epoch == epoch
+    with open_cache(copy.operator_plan(OPERATOR, cache=str(cache)), 0) as store:
+        store.verify()
+        assert {item.slot: item.value for item in store.reader().items(1)}["a"] == str(epoch - 1)
+
+
+class During(FaultyLocation):
+    """Does something else before its n-th operation, and fails only if that does."""
+
+    def __init__(self, inner: Location, at: int, work: Callable[[], object]) -> None:
+        super().__init__(inner, at)
+        self.work = work
+
+    def place(self) -> tuple[object, str]:
+        return self.inner.place()
+
+    def _try(self, work: Callable[[], T]) -> T:
+        self.seen += 1
+        if self.seen == self.at:
+            self.work()
+        return work()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("fork 3", "fork 3"), ("restore 3", "restore 2"), ("fork 3", "fork 2"), ("fork 2", "restore 3")],
+)
+def test_of_two_copies_to_one_place_the_one_that_is_told_of_success_is_whole(
+    three: Chain, tmp_path: Path, first: str, second: str
+) -> None:
+    at, won = 0, set[str]()
+    while True:
+        at += 1
+        target, told = location_at(f"memory://{uuid4().hex}/{at}"), list[str]()
+
+        def copy(name: str, location: Location, told: list[str] = told) -> None:
+            with suppress(CheckpointError):
+                COPIES[name](three, location, ignored)
+                told.append(name)
+
+        during = During(target, at, lambda target=target, copy=copy: copy(second, target))
+        copy(first, during)
+        if during.seen < at:
+            break
+        (winner,) = told
+        require_whole(target, tmp_path / "caches of copies" / str(at), int(winner[-1]))
+        assert [name for name in files_in(target) if name.endswith("claim")] == []
+        won.add(winner)
+    assert won == {first, second}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_space_that_is_founded_where_a_copy_is_under_way_stays_as_it_is(
+    three: Chain, tmp_path: Path, copy: str
+) -> None:
+    publish, at = Publisher(tmp_path / "others"), 0
+    while True:
+        at += 1
+        target, founded = location_at(f"memory://{uuid4().hex}/{at}"), list[bool]()
+
+        def found(target: Location = target, founded: list[bool] = founded) -> None:
+            founded.append(SpaceFile(str(uuid4()), 1).found_at(target))  # It has looked at the place before.
+            with suppress(CheckpointError):
+                while founded[0] and Chain.open(target).epoch < 2:
+                    publish(Chain.open(target), {"a": 1}, full_after=0)
+                Chain.open(target).collect(0, 1)
+
+        during = During(target, at, found)
+        with suppress(CheckpointError):
+            COPIES[copy](three, during, ignored)
+        if during.seen < at:
+            break
+        while Chain.open(target).epoch < 2:
+            publish(Chain.open(target), {"a": 1}, full_after=0)
+        require_whole(target, tmp_path / "caches of copies" / str(at), 2 if founded[0] else int(copy[-1]))
+        assert [name for name in files_in(target) if name.endswith("claim")] == []
+    assert at > 10
+
+
+@pytest.mark.parametrize("left", [[CLAIM], ["run/left.parquet", CLAIM]])
+def test_a_copy_that_was_cut_off_says_what_to_remove(three: Chain, target: Location, left: list[str]) -> None:
+    for name in left:
+        target.write(name, b"")
+    those = ", ".join(name.partition("/")[0] for name in left)
+    told = f"there is the file {CLAIM}: .*; if no copy is under way, remove {those}$"
+    for found in (lambda: Chain.open_or_create(target, 1), lambda: COPIES["restore 3"](three, target, ignored)):
+        with pytest.raises(CheckpointError, match=told):
+            found()
+    for name in left:
+        target.delete(name)
+    COPIES["restore 3"](three, target, ignored)
 
 
 HIDDEN = "import sys; sys.modules['fsspec'] = None; from checkpoint.tool.command import main; main()"
