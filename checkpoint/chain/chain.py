@@ -53,7 +53,7 @@ _MOST_OVERTAKEN = 8
 """How many times a collection starts over because others have overtaken it."""
 
 _OTHER_SHARDS_AT_FIRST = (
-    "and rescale it once it has an epoch; or stop what runs on it and remove the location, which has none yet"
+    "and rescale it once it has an epoch; or stop what runs on it and remove the location, if it never had one"
 )
 """How a space without an epoch, of which there is nothing to divide, gets another number of shards."""
 
@@ -79,7 +79,7 @@ class Chain(Epochs):
         Raises:
             CheckpointError: the location cannot be used, holds a space with another number of shards or the remains of
                 a space, or lies in the folder of another space.
-            CorruptStoreError: a file of the space is damaged.
+            CorruptStoreError: a file of the space is damaged, or its manifests are missing.
 
         Dirties: ``space.json``, if it is absent.
         """
@@ -96,7 +96,9 @@ class Chain(Epochs):
             SpaceFile(str(uuid4()), shards).found_at(location)
         chain = cls.open(location)
         if chain.shards != shards:
-            others = "rescale the space" if chain.epoch or chain.first_epoch > 1 else _OTHER_SHARDS_AT_FIRST
+            if lost := chain.unlisted():
+                raise lost  # What is out of sight may also say that it has this very number.
+            others = "rescale the space" if chain.epoch else _OTHER_SHARDS_AT_FIRST
             raise CheckpointError(
                 f"space at {location.url} has {chain.shards} shards, found a pipeline with {shards}:"
                 f" run it with shards={chain.shards}, {others}, or choose another location"

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from checkpoint.chain.division import with_parts
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import PLAIN_FORMAT, AcceptedRun, Manifest, seal
-from checkpoint.chain.runfile import checked, missing
-from checkpoint.errors import CorruptStoreError
+from checkpoint.chain.manifest import DIVISION, PLAIN_FORMAT, AcceptedRun, Manifest, seal
+from checkpoint.chain.runfile import checked, kind_of, missing
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
 FLOORS = "floor"
@@ -191,6 +192,28 @@ def remove_runs(
     # The looks may take minutes, in which an epoch may have named an image that has waited for longer than the grace.
     named = named_since() if old else ()
     return _remove(location, (name for name in old if name not in named))
+
+
+def later_run(location: Location) -> str | None:
+    """Return the name of a run file that is not of a first epoch under way, or None if there is none.
+
+    Time: O(bytes of the run files) up to the first one that is found.
+    """
+    names = (f"{RUNS}/{name}" for name in location.names(RUNS))
+    return next((name for name in names if name.endswith(DIVISION) or _is_later(location, name)), None)
+
+
+def _is_later(location: Location, name: str) -> bool:
+    """Return whether a run file is older than a day, or holds only what changed since the epoch before."""
+    if time.time() - (location.modified(name) or time.time()) > _LONGEST_SECONDS:
+        return True
+    with suppress(CheckpointError):  # One that is damaged tells nothing.
+        return kind_of(location.read(name) or b"", name) is CheckpointKind.DIFFERENTIAL
+    return False
+
+
+_LONGEST_SECONDS = 86_400
+"""How long a first epoch may take without being taken for what is left of others."""
 
 
 def leftovers_at(location: Location) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Self
 
-from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
+from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name, later_run
 from checkpoint.chain.founding import SPACE_FILE, SpaceFile
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, Manifest, unseal
@@ -80,6 +80,21 @@ class Epochs:
     def newest(self) -> Manifest | None:
         """The manifest of the newest epoch, or None before the first."""
         return self.manifest(self._epoch) if self._epoch else None
+
+    def unlisted(self) -> CorruptStoreError | None:
+        """Return what is wrong with a space that must have had epochs, where none is listed; None for any other one.
+
+        Time: O(1) where an epoch is listed, else as ``later_run``.
+        """
+        floor = file_name(FLOORS, self._floor) if self._floor > 1 else None
+        left = None if self._epoch else floor or later_run(self.location)
+        if left is None:
+            return None
+        return CorruptStoreError(
+            f"space at {self.location.url}: no manifest is listed, although there is {left}, which is not of a first"
+            f" epoch under way: check the location (is its folder {MANIFESTS} there?), and remove nothing of it before;"
+            " if it never had an epoch, attempts at the first one have left that"
+        )
 
     def newest_view(self) -> Self:
         """Return a chain that knows the newest epochs now at the location, for reading alongside this one.

@@ -360,6 +360,14 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
 
 
+def kind_of(data: bytes, place: str) -> CheckpointKind:
+    """Return what kind of run a run file holds.
+
+    Raises: as ``decode_run``.
+    """
+    return _opened(data, place)[1]
+
+
 def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind, Template]:
     """Return the file in some bytes, the kind of its run, and the template of its texts, if they have one."""
     try:

@@ -218,6 +218,8 @@ def _space(source: Source, advice: list[str]) -> Facts:
         "run files that no readable epoch names": len({f"{RUNS}/{name}" for name in files} - named),
         "leftovers": leftovers,
     }
+    if lost := chain.unlisted():
+        advice.append(str(lost))
     if missing:
         source.require_kept()
         what = printing.count(len(missing), "run file")

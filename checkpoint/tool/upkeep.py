@@ -93,8 +93,10 @@ def _verify_space(source: Source, is_json: bool) -> None:
     from checkpoint.chain.division import with_parts
     from checkpoint.tool.replaced import images_with_runs, require_same
 
-    chain, shards = source.chain, source.shards()
-    manifests = list(chain.manifests())
+    chain = source.chain
+    if lost := chain.unlisted():
+        raise lost
+    shards, manifests = source.shards(), list(chain.manifests())
     needed = {
         run.file: run
         for manifest in manifests[:1]
@@ -259,7 +261,10 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
     with printing.progress("files") as show:
         # Not the location of source.chain, for which an error would mean that somebody has collected what it reads.
         watched = Rehearsal(location_at(source.path), show, is_dry=dry_run)
-        found = Chain.open(watched).collect(grace, keep_epochs)
+        chain = Chain.open(watched)
+        found, lost = chain.collect(grace, keep_epochs), chain.unlisted()
+    if lost:
+        click.echo(printing.plain(str(lost)), err=True)
     files = found.runs + found.manifests + found.leftovers
     text = (
         f"{printing.count(files, 'file')} {'would go' if dry_run else 'gone'}: {printing.count(found.runs, 'run')},"

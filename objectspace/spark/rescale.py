@@ -71,7 +71,7 @@ def rescale(
         ObjectSpaceError: the number is out of range, or there is no epoch yet; or an object cannot be divided by its
             keys, or nothing says that it can, or the shards have evolved a table apart, or have different watermarks of
             it; nothing was changed.
-        CheckpointError: there is no space, or it cannot be read.
+        CheckpointError: there is no space, or it cannot be read, or its manifests are missing.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
 
     Time: O(objects), and O(slots) of what users' operators have written, whose keys are compared with their shards; and
@@ -86,13 +86,15 @@ def rescale(
     started = time.perf_counter()
     opened = Chain.open(location_at(location, options, publishes=True))
     newest = opened.newest
+    if lost := opened.unlisted():
+        raise lost
     if opened.shards == shards:
         return None
     if newest is None:
         raise ObjectSpaceError(
             f"space at {opened.location.url} has no epoch yet, so there is nothing to divide: run the pipeline with"
-            f" shards={opened.shards}, as it was founded, and then rescale it; or stop what runs on it, remove the"
-            f" location, and start with shards={shards}"
+            f" shards={opened.shards}, as it was founded, and then rescale it; or, if it never had"
+            f" one, stop what runs on it, remove the location, and start with shards={shards}"
         )
     with _caches_of(opened) as cache:
         plans = {name: opened.operator_plan(name, cache=cache) for name in newest.lineage}

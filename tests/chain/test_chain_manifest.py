@@ -397,6 +397,17 @@ def test_the_number_of_shards_stays(location: Location) -> None:
     assert not isinstance(caught.value, FencedError)
 
 
+def test_a_space_whose_manifests_are_out_of_sight_is_not_called_new(tmp_path: Path, publish: Publisher) -> None:
+    location = location_at(tmp_path / "space")
+    with pytest.raises(CheckpointError, match="or stop what runs on it and remove the location, if it never had one"):
+        Chain.open_or_create(location, Chain.open_or_create(location, 1).shards + 1)
+    for number in range(2):
+        publish(Chain.open_or_create(location, 1), {"a": number})
+    (tmp_path / "space" / "manifest").rename(tmp_path / "manifest")
+    with pytest.raises(CorruptStoreError, match=r"no manifest is listed, .* remove nothing"):
+        Chain.open_or_create(location, 2)
+
+
 @pytest.mark.parametrize("shards", [0, 257, 2.5, True, "2"])
 def test_a_number_of_shards_that_is_none_is_refused(location: Location, shards: Any) -> None:
     with pytest.raises(CheckpointError, match=f"expected 1 to 256 shards, found {shards!r}: give their number"):

@@ -219,6 +219,15 @@ def test_a_space_without_an_epoch_says_how_it_gets_other_shards(tmp_path: Path) 
     assert Chain.open_or_create(location_at(young), 4).shards == 4
 
 
+@pytest.mark.parametrize("shards", [2, 4])
+def test_a_space_whose_manifests_are_out_of_sight_is_not_rescaled(tmp_path: Path, shards: int) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 4, keyed=KEYED)
+    (tmp_path / "space" / "manifest").rename(tmp_path / "manifest")
+    with pytest.raises(CorruptStoreError, match=r"no manifest is listed, .* remove nothing"):
+        rescale(tmp_path / "space", shards, keyed=KEYED)
+
+
 @pytest.mark.usefixtures("query")
 def test_a_pipeline_goes_on_with_other_shards(
     tmp_path: Path, make_pipeline: MakePipeline, batches: list[DataFrame]

@@ -21,7 +21,7 @@ from uuid import uuid4
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from checkpoint import CheckpointError, RunWriter
+from checkpoint import CheckpointError, CheckpointKind, RunWriter
 from checkpoint.chain import (
     Chain,
     Location,
@@ -40,7 +40,7 @@ from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from tests.chain.chain_helpers import OPERATOR, Publisher
+from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
 from tests.chain.faulty_location import FaultyLocation, T, crash_points
 from tests.tool.conftest import Tool, rows, state
 
@@ -764,6 +764,38 @@ def test_doctor_advises_no_collection_of_a_space_without_an_epoch_that_removes_n
     assert tool("doctor", location.url).exit_code == 2
     assert rows(tool, "gc", location.url, "--json")[0]["leftovers"] == 1
     assert tool("doctor", location.url).exit_code == 0
+
+
+@pytest.mark.parametrize("left", ["changes", "old", "floor"])
+def test_manifests_that_are_out_of_sight_are_told_of(tool: Tool, tmp_path: Path, left: str) -> None:
+    place, publish = tmp_path / "space", Publisher(tmp_path / "cache")
+    chain = Chain.open_or_create(location_at(place), 1)
+    for number in range(1 if left == "old" else 2):
+        publish(chain, {"a": number}, full_after=0 if left == "floor" else 64)
+    if left == "floor":
+        chain.collect(keep_epochs=1)
+    if left == "old":
+        os.utime(next((place / "run").iterdir()), (time.time() - 100_000,) * 2)
+    (place / "manifest").rename(tmp_path / "manifest")
+    told = r"no manifest is listed, although there is \S+\.\w+, .* check the location \(is its folder manifest there"
+    verified, looked, collected = (
+        tool(*name.split(), place) for name in ("verify", "doctor", "gc --dry-run --grace 0")
+    )
+    assert (verified.exit_code, looked.exit_code, collected.exit_code) == (2, 2, 2 if left == "floor" else 0)
+    for said in (verified.stderr, looked.output, *([] if left == "floor" else [collected.stderr])):
+        assert re.search(told, said)
+    (tmp_path / "manifest").rename(place / "manifest")
+    for name in ("verify", "doctor", "gc --dry-run"):
+        done = tool(*name.split(), place)
+        assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_first_epoch_under_way_is_no_damage(tool: Tool, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    save_run(chain.operator_plan(OPERATOR), 0, run_of({"a": 1}, CheckpointKind.FULL))
+    for name in ("verify", "doctor", "gc"):
+        done = tool(name, tmp_path / "space")
+        assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path) -> None:
