@@ -491,13 +491,13 @@ def _lacks_bucket(error: FileNotFoundError) -> bool:
     return bool(_answer(error).get("Error", {}).get("Code") == "NoSuchBucket")
 
 
-def _status_of(error: Exception) -> int | None:
+def _status_of(error: BaseException) -> int | None:
     """Return the status that a server of S3 answered with, if that is known."""
     status: int | None = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status
 
 
-def _answer(error: Exception) -> dict[str, Any]:
+def _answer(error: BaseException) -> dict[str, Any]:
     """Return what a server of S3 answered, as far as an error tells it."""
     found: Any = getattr(error.__cause__, "response", None)
     return found if isinstance(found, dict) else {}
@@ -525,9 +525,25 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
             _require_options_known(location, error)
         # The clients of object stores have errors of their own kinds, for example for missing credentials or a missing
         # endpoint.
+        advice = "try again once it answers; if it never does, " if _is_outage(error) else ""
         raise CheckpointError(
-            f"location {location.url}: cannot {verb} {name}: {_said(error)}: check the location and the rights to it"
+            f"location {location.url}: cannot {verb} {name}: {_said(error)}: {advice}check the location and the rights"
+            " to it"
         ) from error
+
+
+def _is_outage(error: BaseException | None) -> bool:
+    """Return whether a server could not be reached, or says that the fault is its own."""
+    while error is not None:
+        # The clients of S3, Azure and GCS each keep the status elsewhere.
+        said = [_status_of(error)]
+        said += [getattr(error, name, None) for name in ("status_code", "code", "status")]
+        is_fault = any(isinstance(status, int) and 500 <= status < 600 for status in said)
+        # So are their errors of connections kinds of their own.
+        if is_fault or any("Connection" in kind.__name__ or "Timeout" in kind.__name__ for kind in type(error).__mro__):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _require_options_known(location: RemoteLocation, error: Exception) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError
 from moto.server import ThreadedMotoServer
 from s3fs.errors import translate_boto_error
 
@@ -95,6 +95,27 @@ def test_a_contested_put_is_sent_again(location: Location, monkeypatch: pytest.M
     with pytest.raises(CheckpointError, match="please try again") if times > 10 else nullcontext():
         assert location.create("manifest/1", b"first")
     assert (location.read("manifest/1"), len(pauses)) == ((None, 5) if times > 10 else (b"first", 2))
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        (ClientError({"ResponseMetadata": {"HTTPStatusCode": 503}}, "PutObject"), "try again once it answers; .*"),  # type: ignore[typeddict-item]
+        (ConnectionRefusedError(111, "refused"), "try again once it answers; .*"),
+        (ConnectionClosedError(endpoint_url="http://minio:9000"), "try again once it answers; .*"),
+        (ClientError({"ResponseMetadata": {"HTTPStatusCode": 403}}, "PutObject"), ""),  # type: ignore[typeddict-item]
+        (PermissionError(13, "denied"), ""),
+    ],
+)
+def test_an_outage_is_told_from_what_trying_again_does_not_mend(
+    location: Location, monkeypatch: pytest.MonkeyPatch, cause: Exception, advice: str
+) -> None:
+    def fail(*args: Any) -> None:
+        raise OSError("it is so") from cause
+
+    monkeypatch.setattr(RemoteLocation, "_put_if_absent", fail)
+    with pytest.raises(CheckpointError, match=f"cannot create a: it is so: {advice}check the location and the rights"):
+        location.create("a", b"")
 
 
 def test_a_listing_hides_no_file_that_another_process_put_after_it(location: Location, client: object) -> None:
