@@ -765,13 +765,13 @@ def fed_with_counts(kind: Any, lengths: list[tuple[int, ...]], parts: list[int])
 @given(
     counts=st.lists(st.integers(1, 6), min_size=2, max_size=3),
     parts=st.lists(st.integers(0, 15), min_size=3, max_size=3),
-    skips=st.lists(st.integers(1, 9), max_size=1),
+    leaps=st.lists(st.integers(1, 9), max_size=1),
 )
-def test_windows_by_a_count_that_shrinks_are_the_buffers(counts: list[int], parts: list[int], skips: list[int]) -> None:
-    lengths = [(count, *skips) for count in sorted(counts, reverse=True)]
+def test_windows_by_a_count_that_shrinks_are_the_buffers(counts: list[int], parts: list[int], leaps: list[int]) -> None:
+    lengths = [(count, *leaps) for count in sorted(counts, reverse=True)]
     found, expected = (
         fed_with_counts(kind, lengths, parts[: len(counts)])
-        for kind in (lambda count, *skip: Window(count, lambda number: Buffer(99), *skip), Buffer)
+        for kind in (lambda count, *leap: Window(count, lambda number: Buffer(99), *leap), Buffer)
     )
     assert found == expected
 
@@ -798,13 +798,13 @@ def test_windows_go_on_from_what_an_earlier_version_has_stored(count: int, parts
 
 @pytest.mark.parametrize("kind", [Buffer, listed])
 @pytest.mark.parametrize(
-    ("counts", "skip", "given"),
+    ("counts", "leap", "given"),
     [([5, 3], 3, [[0, 1, 2, 3, 4], [3, 4, 5], [6, 7, 8], [9]]), ([5, 3], 5, [[0, 1, 2, 3, 4], [5, 6, 7]])],
 )
 def test_a_count_that_shrinks_to_its_skip_or_below_it_loses_nothing(
-    kind: Any, counts: list[int], skip: int, given: list[Any]
+    kind: Any, counts: list[int], leap: int, given: list[Any]
 ) -> None:
-    out = fed_with_counts(kind, [(count, skip) for count in counts], [4, 6])
+    out = fed_with_counts(kind, [(count, leap) for count in counts], [4, 6])
     assert [one for lists in out for one in lists] == given
 
 
