@@ -189,13 +189,21 @@ def _is_mount(path: Path) -> bool:
         listed = listed.replace(sign, b"\\%03o" % ord(sign))
     try:
         mounts = _MOUNTS.read_bytes()
+        own = _mount_of(path) if listed in mounts else None
     except OSError:
         return False
-    if listed not in mounts:
-        return False
-    points = [line.split(b" ")[4] for line in mounts.splitlines()]
-    above = [point for point in points if (listed + b"/").startswith(point.rstrip(b"/") + b"/")]
-    return above[-1:] == [listed]  # What is mounted later hides what is below it.
+    fields = (line.split(b" ") for line in mounts.splitlines())
+    return any(number == own and point == listed for number, _, _, _, point, *_ in fields)
+
+
+def _mount_of(path: Path) -> bytes:
+    """Return the number of the mount that a file lies in, as Linux lists it."""
+    descriptor = os.open(path, os.O_PATH)  # To close one of this kind ends no lock of the process on the file.
+    try:
+        found = Path(f"/proc/self/fdinfo/{descriptor}").read_bytes()
+    finally:
+        os.close(descriptor)
+    return next(line.split()[1] for line in found.splitlines() if line.startswith(b"mnt_id:"))
 
 
 def _look_into(path: Path) -> None:

@@ -88,12 +88,11 @@ class Epochs:
         """
         floor = file_name(FLOORS, self._floor) if self._floor > 1 else None
         left = None if self._epoch else floor or later_run(self.location)
-        if left is None:
+        if left is None or epochs_in(self.location, MANIFESTS):  # Its first ones may have come meanwhile.
             return None
         return CorruptStoreError(
-            f"space at {self.location.url}: no manifest is listed, although there is {left}, which is not of a first"
-            f" epoch under way: check the location (is its folder {MANIFESTS} there?), and remove nothing of it before;"
-            " if it never had an epoch, attempts at the first one have left that"
+            f"space at {self.location.url}: no manifest is listed, although there is {left}, which no first epoch has:"
+            f" check the location (is its folder {MANIFESTS} there?), and remove nothing of it before"
         )
 
     def newest_view(self) -> Self:

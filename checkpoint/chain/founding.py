@@ -93,7 +93,8 @@ def require_nothing(location: Location) -> None:
 def _claimed(folders: list[str]) -> str:
     return (
         f"there is the file {CLAIM}: a space is being copied to here, unless that was cut off: wait until it has ended,"
-        f" or choose another location; if no copy is under way, remove {', '.join([*folders, CLAIM])}"
+        f" or choose another location; if no copy is under way, remove {', '.join([*folders, CLAIM])}; if it is a space"
+        f" that has lost its {SPACE_FILE}, restore that from a backup"
     )
 
 

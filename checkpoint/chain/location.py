@@ -533,17 +533,25 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
 
 
 def _is_outage(error: BaseException | None) -> bool:
-    """Return whether a server could not be reached, or says that the fault is its own."""
+    """Return whether a server could not be reached, or says that the fault is its own and may pass."""
     while error is not None:
-        # The clients of S3, Azure and GCS each keep the status elsewhere.
-        said = [_status_of(error)]
-        said += [getattr(error, name, None) for name in ("status_code", "code", "status")]
-        is_fault = any(isinstance(status, int) and 500 <= status < 600 for status in said)
-        # So are their errors of connections kinds of their own.
-        if is_fault or any("Connection" in kind.__name__ or "Timeout" in kind.__name__ for kind in type(error).__mro__):
+        kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+        if "SSL" in kinds or "Certificate" in kinds:
+            return False
+        # The clients of S3, Azure and GCS each keep the status elsewhere, and have kinds of their own for connections.
+        said = (_status_of(error), *(getattr(error, name, None) for name in ("status_code", "code", "status")))
+        if "Connection" in kinds or "Timeout" in kinds or _PASSING.intersection(filter(_is_number, said)):
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _is_number(status: object) -> bool:
+    return isinstance(status, int)
+
+
+_PASSING = frozenset(range(500, 600)) - {501, 505}
+"""The statuses of faults of a server that may pass: not that it lacks what it was asked for."""
 
 
 def _require_options_known(location: RemoteLocation, error: Exception) -> None:

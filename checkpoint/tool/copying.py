@@ -262,7 +262,6 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
         # Another copy may have come and gone between the look and the claim.
         _require_free(location, target)
         yield location
-        location.delete(CLAIM)
     except BaseException:
         location.remove_made()
         raise
@@ -296,6 +295,10 @@ def _begin(location: Location, space: SpaceFile, epoch: int) -> None:
 
 def _found(location: Location, space: SpaceFile) -> None:
     """Write the file that makes a space of what lies at a location, as the last one: so it is whole or not there."""
+    # Before that, since what is founded must not be taken back. From now on the other files keep other copies away. Who
+    # may not delete leaves the claim, which means nothing in a space.
+    with suppress(CheckpointError):
+        location.delete(CLAIM)
     if not space.found_at(location):
         raise _founded_meanwhile(location)
 

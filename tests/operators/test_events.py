@@ -808,6 +808,28 @@ def test_a_count_that_shrinks_to_its_skip_or_below_it_loses_nothing(
     assert [one for lists in out for one in lists] == given
 
 
+@pytest.mark.parametrize(
+    ("buffer", "numbers", "seen", "lists", "following", "given"),
+    [
+        (Buffer(3, 5), [3], 17, {"3": [19, 20], "values": [0, 1, 2, 3]}, range(21, 30), [[19, 20, 21], [24, 25, 26]]),
+        (Buffer(3), [0], 4, {"0": [0, 1, 2, 3], "values": [10, 11]}, range(12, 17), [[10, 11, 12], [13, 14, 15]]),
+    ],
+)
+def test_a_buffer_goes_on_in_the_form_for_its_count_where_an_earlier_version_has_left_both(
+    buffer: Buffer, numbers: list[int], seen: int, lists: dict[str, list[int]], following: range, given: list[list[int]]
+) -> None:
+    space = VolatileObjectSpace()
+    for number in numbers:
+        space.get_or_create_queue("op/open").enqueue(number)
+    space.create_value("op/seen", seen)
+    for name, values in lists.items():
+        space.create_list(f"op/{name}").extend(values)
+    buffer.open(space, "op")
+    assert [values for n in following for values in buffer.on_next(n)] == given
+    buffer.delete()
+    assert list(space) == []
+
+
 class Counting(EventOperator):
     """Counts, and gives what it is told to; it leaves out what it has no use for."""
 

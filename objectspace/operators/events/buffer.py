@@ -58,6 +58,7 @@ class Buffer(EventOperator):
         self._count, self._skip = count, count if skip is None else skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
         self._can_overlap = self._skip != count or (self._periods is not None and self._periods.shift != duration)
+        self._overlaps = self._can_overlap
 
     @property
     def takes_time(self) -> bool:
@@ -71,28 +72,45 @@ class Buffer(EventOperator):
 
     def _create(self) -> None:
         self._clock = self._object("value", "clock") if self._periods is not None else None
-        # A count that was greater than the skip has left lists that overlap.
-        self._overlaps = self._can_overlap or (self._clock is None and f"{self.name}/open" in self._space)
+        if self._clock is None:
+            with self._space.in_one_piece():
+                self._settle_form()
         if self._overlaps:
             self._open = self._object("queue", "open")
             self._seen = self._object("value", "seen", 0)
-            if self._clock is None:
-                self._take_over(f"{self.name}/values")
             return
         self._list = self._object("list", "values")
         if self._clock is not None:
             self._period = self._object("value", "period", 0)
 
-    def _take_over(self, name: str) -> None:
+    def _settle_form(self) -> None:
+        """Find out in which form the lists are stored: in another one if the count was the skip, or has become it."""
+        one, many = f"{self.name}/values", f"{self.name}/open"
+        if one in self._space and many in self._space:
+            # An earlier version has left both, and used the one for its count.
+            self._drop_one() if self._can_overlap else self._drop_many()
+        self._overlaps = self._can_overlap or many in self._space
+        if self._overlaps and one in self._space:
+            self._take_over()
+
+    def _drop_one(self) -> None:
+        self._space.delete(f"{self.name}/values")
+
+    def _drop_many(self) -> None:
+        names = map(self._name_of, self._space.get_queue(f"{self.name}/open"))
+        for name in (*names, f"{self.name}/seen", f"{self.name}/open"):
+            if name in self._space:
+                self._space.delete(name)
+
+    def _take_over(self) -> None:
         """Continue with the one list that there was when the count was the skip."""
-        if name not in self._space:
-            return
-        values = list(self._space.get_list(name))
-        self._space.delete(name)
+        values = list(self._space.get_list(f"{self.name}/values"))
+        self._drop_one()
+        self._open = self._space.get_or_create_queue(f"{self.name}/open")
         if values:
             self._open.enqueue(0)
             self._list_of(0).extend(values)
-        self._seen.value = len(values)
+        self._space.get_or_create_value(f"{self.name}/seen").value = len(values)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._clock is not None:

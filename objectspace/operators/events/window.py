@@ -174,14 +174,17 @@ class Window(Nested):
         """Return how many values the last window has had, or 0 if it is full.
 
         What is stored is this number, negative: the count may be another one by now. An earlier version stored how many
-        values all windows have had. It does not say for which count; the least that fits them ends no window too late.
+        values all windows have had, and numbered them by that. It does not say for which count; the least that fits
+        them ends no window too late.
         """
         if seen <= 0:
             return -seen
-        begun: int = self._following.value
-        count = max(count, -(-seen // begun))
-        held = max(1, seen - (begun - 1) * count)
-        return held if held < count or self._keys else 0
+        if not self._numbers:
+            begun: int = self._following.value
+            held = seen - (begun - 1) * max(count, -(-seen // begun))
+            return held if 0 < held < count else 0
+        last: int = max(self._numbers)
+        return max(1, seen - last * max(count, -(-seen // (last + 1))))
 
     def _next_skipping(self, value: Any, hand: Hand, skip: int) -> list[Any]:
         assert self._seen is not None
