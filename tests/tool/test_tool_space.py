@@ -87,7 +87,7 @@ def paths_in(location: Location) -> list[str]:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("copy", [fork_space, restore_space])
-def test_a_copy_of_a_space_that_fails_anywhere_leaves_nothing_or_is_whole_where_only_its_claim_could_not_go(
+def test_a_copy_of_a_space_that_fails_anywhere_leaves_nothing(
     target: Location, tmp_path: Path, copy: Callable[..., Copied], late: bool
 ) -> None:
     publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
