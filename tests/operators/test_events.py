@@ -796,6 +796,21 @@ def test_windows_go_on_from_what_an_earlier_version_has_stored(count: int, parts
         assert given[0] == given[1]
 
 
+def test_a_window_begins_with_the_next_value_where_the_count_had_shrunk_in_an_earlier_version() -> None:
+    player = Player(partial(listed, 3))
+    assert [values for n in range(15) for values in player.operator.on_next(n)][-1] == [12, 13, 14]
+    player.operator._seen.value = 18  # type: ignore[attr-defined]  # It had counted 18 values, of 5 windows.
+    player.again()
+    assert [values for n in range(18, 24) for values in player.operator.on_next(n)] == [[18, 19, 20], [21, 22, 23]]
+
+
+@pytest.mark.parametrize("counts", [[(5, 3), (3,)], [(5, 3), (3, 3)]])
+@pytest.mark.parametrize("kind", [Buffer, lambda count, *leap: Window(count, lambda number: Buffer(99), *leap)])
+def test_windows_that_overlap_are_given_as_soon_as_they_are_full(kind: Any, counts: list[tuple[int, ...]]) -> None:
+    out = fed_with_counts(kind, counts, [4, 6])
+    assert [values for lists in out for values in lists] == [[0, 1, 2, 3, 4], [3, 4, 5], [6, 7, 8], [9]]
+
+
 @pytest.mark.parametrize("kind", [Buffer, listed])
 @pytest.mark.parametrize(
     ("counts", "leap", "given"),

@@ -168,7 +168,9 @@ class Window(Nested):
         out = self._give_all(errors, value, hand, [] if held else self._begin([self._following.value]))
         is_full = held + 1 >= self._count
         self._seen.value = 0 if is_full else -held - 1
-        return self._unless(errors, out + self._end_windows(errors, list(self._numbers) if is_full else []))
+        # More than one is open only if they were begun with a skip: those before the last are full.
+        ended = sorted(self._numbers)[: None if is_full else -1]
+        return self._unless(errors, out + self._end_windows(errors, ended))
 
     def _held_by_last(self, seen: int, count: int) -> int:
         """Return how many values the last window has had, or 0 if it is full.
@@ -182,7 +184,7 @@ class Window(Nested):
         if not self._numbers:
             begun: int = self._following.value
             held = seen - (begun - 1) * max(count, -(-seen // begun))
-            return held if 0 < held < count else 0
+            return held if held == seen % count else 0  # Where the two differ, the next value begins a window.
         last: int = max(self._numbers)
         return max(1, seen - last * max(count, -(-seen // (last + 1))))
 
