@@ -532,18 +532,26 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
         ) from error
 
 
-def _is_outage(error: BaseException | None) -> bool:
+def _is_outage(error: BaseException) -> bool:
     """Return whether a server could not be reached, or says that the fault is its own and may pass."""
-    while error is not None:
-        kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    for cause in _causes_of(error):
+        kinds = " ".join(kind.__name__ for kind in type(cause).__mro__)
         if "SSL" in kinds or "Certificate" in kinds:
             return False
         # The clients of S3, Azure and GCS each keep the status elsewhere, and have kinds of their own for connections.
-        said = (_status_of(error), *(getattr(error, name, None) for name in ("status_code", "code", "status")))
+        said = (_status_of(cause), *(getattr(cause, name, None) for name in ("status_code", "code", "status")))
         if "Connection" in kinds or "Timeout" in kinds or _PASSING.intersection(filter(_is_number, said)):
             return True
-        error = error.__cause__ or error.__context__
     return False
+
+
+def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what led to it, each once: an error can be its own cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _is_number(status: object) -> bool:

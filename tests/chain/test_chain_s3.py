@@ -118,6 +118,16 @@ def test_an_outage_is_told_from_what_trying_again_does_not_mend(
         location.create("a", b"")
 
 
+def test_an_error_that_is_its_own_cause_is_told_too(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        error = OSError("it is so")
+        raise error from error
+
+    monkeypatch.setattr(RemoteLocation, "_put_if_absent", fail)
+    with pytest.raises(CheckpointError, match="cannot create a: it is so: check the location"):
+        location.create("a", b"")
+
+
 def test_a_listing_hides_no_file_that_another_process_put_after_it(location: Location, client: object) -> None:
     location.write("manifest/1", b"1")
     prefix = location.url.removeprefix(f"s3://{BUCKET}/")

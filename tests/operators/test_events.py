@@ -845,6 +845,11 @@ def test_a_buffer_goes_on_in_the_form_for_its_count_where_an_earlier_version_has
     assert list(space) == []
 
 
+def test_a_buffer_that_no_longer_overlaps_gives_no_value_twice_in_a_list() -> None:
+    out = fed_with_counts(Buffer, [(3, 1), (3,)], [3, 6])
+    assert [one for lists in out for one in lists] == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [6, 7, 8]]
+
+
 class Counting(EventOperator):
     """Counts, and gives what it is told to; it leaves out what it has no use for."""
 

@@ -181,7 +181,9 @@ class Buffer(EventOperator):
     def _next_overlapping(self, value: Any) -> list[Any]:
         if self._clock is None:
             if self._seen.value % self._skip == 0:
-                self._open.enqueue(self._seen.value // self._skip)
+                # Lists that were opened with a smaller skip have greater numbers: none of them has this one.
+                last = max(self._open, default=-1)
+                self._open.enqueue(max(self._seen.value // self._skip, last + 1))
             self._seen.value += 1
         for number in self._open:
             self._list_of(number).append(value)
