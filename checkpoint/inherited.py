@@ -79,8 +79,14 @@ def is_open_elsewhere(path: str | Path, connection: sqlite3.Connection | None) -
     """Return whether this process has a file open through another connection than a given one."""
     with suppress(OSError):
         mine = file_identity(path)
-        return any(one is not connection and _is_open(one) for one, found in list(_OPENED.items()) if found == mine)
+        return any(one is not connection and _is_open(one) for one, found in _opened() if found == mine)
     return False
+
+
+def _opened() -> list[tuple[sqlite3.Connection, Identity]]:
+    while True:
+        with suppress(RuntimeError):  # Another thread has opened one, or closed one.
+            return list(_OPENED.items())
 
 
 def require_own(path: str | Path) -> None:

@@ -428,7 +428,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
-        with self.in_one_piece():
+        with self.in_one_piece(), self.mutex:  # Another thread may be making room.
             self._dirty.pop(target._id, None)
             held, lent = self._held.take_out(target._id), self._lent.pop(target._id, None)
             if target._id in self._stored_index or (self._flight is not None and target._id in self._flight.index):

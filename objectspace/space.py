@@ -131,9 +131,10 @@ class ObjectSpace(ObjectFactory):
         with self.in_one_piece():
             self._forget_notes(name, may_count=may_be_table(*self._entries[object_id][1:]))
             handle = self._handles.get(object_id)
-            if handle is not None:  # It refuses work before the space forgets it: no rollback would find it.
-                self._kill(handle, refuse_deleted)
-                del self._handles[object_id]
+            if handle is not None:
+                with self.mutex:  # Another thread may be making room.
+                    self._kill(handle, refuse_deleted)  # Before the space forgets it: no rollback would find it.
+                    self._handles.pop(object_id, None)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
             return [] if handle is None else _tell(self._inner_deletions, handle)
@@ -176,8 +177,9 @@ class ObjectSpace(ObjectFactory):
                 noted[new_name] = noted.pop(name)
             self._entries[object_id] = (new_name, kind, codec)
             self._ids[new_name] = self._ids.pop(name)
-            if object_id in self._handles:
-                self._handles[object_id]._rename(new_name)
+            with self.mutex:  # Another thread may be making room.
+                if object_id in self._handles:
+                    self._handles[object_id]._rename(new_name)
             self._index_changed(object_id)
             return _tell(self._inner_renamings, name, new_name)
 
@@ -414,7 +416,8 @@ class ObjectSpace(ObjectFactory):
 
     def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
-        self._kill(target, refuse_deleted)
+        with self.mutex:  # Another thread may be making room.
+            self._kill(target, refuse_deleted)
 
     def let_go(self, target: PersistedObject) -> None:
         """Make the handle of an owned object refuse all work after a rollback: its owner reads it again."""

@@ -11,13 +11,14 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
+from objectspace.codec import ATOMS
 from objectspace.errors import shown
 from objectspace.objects import scans
 from objectspace.objects.arguments import Copied
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KEY, VALUE, KeyedObject
 from objectspace.objects.torn import undivided
-from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
+from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead, replace_unknown
 
 if TYPE_CHECKING:  # Type checkers know these libraries on their own: they need not be installed.
     from _typeshed import SupportsKeysAndGetItem
@@ -270,8 +271,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
 
         Time: O(1) rows beyond 32. Dirties: one item per key up to 32, two index rows beyond that; the length.
         """
-        members = list(self._known.values())
-        with self._in_one_piece():
+        with self._in_one_piece(), self._home.mutex:  # Another thread may be making room.
+            members = list(self._known.values())
             self._table.clear()
             for member in members:
                 self._kill(member)
@@ -313,7 +314,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
 
     def _rename(self, name: str) -> None:
         super()._rename(name)
-        for member in self._known.values():
+        for member in self._owned():
             member._rename(self._name_of(member._owner_key))
 
     def _name_of(self, key: Any) -> str:
@@ -321,10 +322,14 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         return f"{self._name}[{shown(key)}]"
 
     def _make_member(self, key: Any, name: str, object_id: int, *, fresh: bool) -> PersistedObject:
+        member = self._unknown_member(key, name, object_id, fresh=fresh)
+        with self._home.mutex:  # Another thread may be making room.
+            self._known[object_id] = member
+        return member
+
+    def _unknown_member(self, key: Any, name: str, object_id: int, *, fresh: bool) -> PersistedObject:
         member = self._member._make(self._home, name, object_id, fresh=fresh, options=dict(_MEMBER_OPTIONS))
-        member._owner = self
-        member._owner_key = key
-        self._known[object_id] = member
+        member._owner, member._owner_key = self, key
         return member
 
     def _renumbered(self, owned: PersistedObject) -> None:
@@ -337,8 +342,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         self._known[owned._id] = owned
 
     def _kill(self, member: PersistedObject) -> None:
-        self._home.kill(member)
-        self._known.pop(member._id, None)
+        with self._home.mutex:
+            self._home.kill(member)
+            self._known.pop(member._id, None)
 
     def _shrink(self, *, gently: bool) -> None:
         if self._can_shrink(gently):
@@ -349,10 +355,19 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self._renew_members()
 
     def _renew_members(self) -> None:
-        """Replace handles that nobody else knows with unread ones: the space knows all that are dirty."""
+        """Replace handles that nobody else knows with unread ones: the space knows all that are dirty.
+
+        Another thread may ask for one of them at any time. It gets the old one, which then stays, or the new one: a
+        look at who else knows a handle and its replacement are one step, in which no other thread runs. So those of
+        keys whose hash is the work of Python code stay until a save.
+        """
         live = self._table.live
-        for key in [key for key in live if not is_known_elsewhere(live, key)]:
-            live[key] = self._make_member(key, live[key]._name, live[key]._id, fresh=False)
+        unread = {
+            key: self._unknown_member(key, live[key]._name, live[key]._id, fresh=False)
+            for key in [key for key in live if _is_hashed_at_once(key) and not is_known_elsewhere(live, key)]
+        }
+        replace_unknown(live, unread)
+        self._known.update((new._id, new) for key, new in unread.items() if live.get(key) is new)
 
     def _owned(self) -> Iterable[PersistedObject]:
         return list(self._known.values())
@@ -395,6 +410,11 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
 
     def _stored_differences(self) -> Iterable[Any]:
         return ()
+
+
+def _is_hashed_at_once(key: Any) -> bool:
+    """Return whether no other thread can run while a key is looked up."""
+    return type(key) in ATOMS or (type(key) is tuple and all(map(_is_hashed_at_once, key)))
 
 
 _MEMBER_OPTIONS: dict[str, Any] = {"default": None, "initial": None}

@@ -41,13 +41,15 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         """Set the value of a key. Time: O(log n). Dirties: one item; for a new key, also the length."""
         table = self._table
         live, edits = table.live, table.edits
-        if edits and key in live and _is_storable(value) and table.places is None:
+        if not (edits and key in live and _is_storable(value) and table.places is None):
+            self._put(key, value)
+        elif table.complete:
             # The page has an edit already, so the object is known as dirty; and what is in memory is what is stored.
             if key not in edits:
                 edits[key] = live[key]
             live[key] = value
         else:
-            self._put(key, value)
+            table.write(key, value)
 
     def _put(self, key: Any, value: Any) -> None:
         if type(key) is not bytes or not _is_storable(value):

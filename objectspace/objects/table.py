@@ -220,6 +220,13 @@ class SlotTable:
     @undivided
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
+        if self.complete:
+            self._write(key, value)
+            return
+        with self.owner._home.mutex:  # Another thread may be dropping clean slots, as this one is until it is set.
+            self._write(key, value)
+
+    def _write(self, key: Any, value: Any) -> None:
         if key not in self.edits:
             self.remember_old(key)
         _put(self.live, key, value)
@@ -456,10 +463,11 @@ class SlotTable:
     @undivided
     def restart(self) -> None:
         """Become empty under a new id, under which nothing is stored yet."""
-        if not self.owner._fresh:
-            self.owner._home.renumber(self.owner)
-        self._reset(0)
-        self.complete, self.count = True, 0
+        with self.owner._home.mutex:  # Another thread may be dropping clean slots.
+            if not self.owner._fresh:
+                self.owner._home.renumber(self.owner)
+            self._reset(0)
+            self.complete, self.count = True, 0
 
     def forget_new(self, is_default: Callable[[Any], bool]) -> None:
         """Forget the slots that are not stored and hold what an absent slot stands for: they need no row."""

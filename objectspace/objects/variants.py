@@ -7,8 +7,10 @@ giving it another class. A variant has the methods of its model, each replaced b
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from itertools import compress, repeat, starmap
 from typing import Any, TypeVar
 
 C = TypeVar("C")
@@ -93,6 +95,18 @@ def is_known_elsewhere(handles: dict[Any, Any], key: Any) -> bool:
     return sys.getrefcount(handles[key]) > _BY_TABLE
 
 
+def replace_unknown(handles: dict[Any, Any], replacements: dict[Any, Any]) -> None:
+    """Replace the handles under some keys in a table, but for those that anything else refers to by now.
+
+    That is found out and the handle is replaced without a step of Python in between, in which another thread could get
+    hold of the old one.
+    """
+    keys = list(replacements)
+    counts = map(sys.getrefcount, map(dict.get, repeat(handles), keys))
+    unknown = compress(replacements.items(), map(_BY_TABLE_AND_MAP.__ge__, counts))
+    deque(starmap(partial(dict.__setitem__, handles), unknown), maxlen=0)
+
+
 def _count_of_named() -> int:
     alone = object()
     return sys.getrefcount(alone)
@@ -103,6 +117,10 @@ BY_NAME = _count_of_named()
 
 _BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
 """What ``sys.getrefcount`` returns for an object that is in one table only; that of a literal is gone at the call."""
+
+
+_BY_TABLE_AND_MAP = next(map(sys.getrefcount, map(dict.get, repeat({0: object()}), [0])))
+"""What a ``map`` of it gives for an object that is in one table only."""
 
 
 def is_cold(handle: Any) -> bool:
