@@ -491,11 +491,9 @@ class Chain(Epochs):
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
-        # floor rises before any manifest is removed.
-        if manifest.epoch >= self._stored_floor():
-            return True
-        self.location.delete(name)
-        return False
+        # floor rises before any manifest is removed. The manifest stays all the same: if the driver slept after the
+        # put, others have built upon it; if before, it lies below all that is needed, and the next collection takes it.
+        return manifest.epoch >= self._stored_floor()
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:

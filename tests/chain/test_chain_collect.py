@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -216,17 +217,54 @@ def test_a_driver_that_slept_through_a_collection_is_fenced(location: Location, 
     assert plan is not None
     saved = [save_run(plan.operators[OPERATOR], shard, run_of({"z": 1}, CheckpointKind.FULL)) for shard in (0, 1)]
     chain, reader = Chain.open(location), Chain.open(location)
-    for epoch in range(3, 12):
+    publish(chain, {"a": 3}, {"a": 3}, full_after=1)
+    other = Chain.open(location)
+    assert other.newest == chain.newest
+    for epoch in range(4, 12):
         publish(chain, {"a": epoch}, {"a": epoch}, full_after=1)
-    chain.collect(grace_seconds=0, keep_epochs=1)
+    chain.collect(grace_seconds=3600, keep_epochs=1)
     assert "000000000003.json" not in location.names("manifest")
     with pytest.raises(FencedError, match="epoch 3 was published by another driver first"):
         sleeper.publish(plan, {OPERATOR: saved})
-    assert "000000000003.json" not in location.names("manifest")
+    other.refresh()
+    assert other.newest == chain.newest, "what the driver has put below all that is needed is nothing to anybody"
+    assert chain.collect(grace_seconds=0, keep_epochs=1).manifests == 1
+    assert not {"manifest/000000000003.json", *(one.run.file for one in saved if one.run)} & files_of(location).keys()
     with pytest.raises(
         UnknownCheckpointError, match="up to 2, were collected meanwhile, and the oldest one kept is 11"
     ):
         reader.lineage(OPERATOR, 0, 1)
+
+
+def test_an_epoch_that_others_have_built_upon_stays_wherever_its_driver_slept(publish: Publisher) -> None:
+    location, at, counted = location_at(f"memory://{uuid4().hex}"), 0, set[bool]()
+    make(location, publish, 2)
+    files = files_of(location)
+
+    def others() -> None:
+        chain = Chain.open(location)
+        while chain.epoch < 9:
+            publish(chain, {"a": chain.epoch + 1}, {"a": 1})
+        chain.collect(grace_seconds=0, keep_epochs=2)
+
+    while True:
+        at += 1
+        put_back(location, files)
+        sleeper = Chain.open(location)
+        plan = sleeper.begin(SourcePosition("q", 2), [OPERATOR])
+        assert plan is not None
+        saved = [save_run(plan.operators[OPERATOR], shard, run_of({"z": 1})) for shard in (0, 1)]
+        sleeper.location = watched = _Between(location, at, work=others)
+        with suppress(FencedError):
+            sleeper.publish(plan, {OPERATOR: saved})
+        if watched.seen < at:
+            break
+        opened = Chain.open(location)
+        is_in = opened.manifest_for(3, 8).runs[0] == saved[0].run
+        assert [state_at(opened, epoch)[0]["a"] for epoch in (8, 9)] == ["8", "9"]
+        assert ["z" in state_at(opened, epoch)[0] for epoch in (8, 9)] == [is_in, is_in]
+        counted.add(is_in)
+    assert counted == {False, True}
 
 
 def test_a_needed_manifest_that_is_lost_stops_the_collection(location: Location, publish: Publisher) -> None:
