@@ -25,6 +25,7 @@ from checkpoint.chain.collect import (
     require_sound,
     require_there,
 )
+from checkpoint.chain.division import with_parts
 from checkpoint.chain.epochs import Epochs
 from checkpoint.chain.founding import SpaceFile, require_nothing
 from checkpoint.chain.lineages import next_lineages
@@ -45,6 +46,7 @@ from checkpoint.chain.plan import (
     runs_seen_at,
     standing,
 )
+from checkpoint.chain.runfile import missing
 from checkpoint.chain.waiting import WaitingImage, forget_image, noted_files, noted_images
 from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
@@ -480,20 +482,39 @@ class Chain(Epochs):
         name = file_name(MANIFESTS, manifest.epoch)
         # A replacement between this look and the put is not noticed: a put cannot depend on other files.
         self._require_own(manifest.base)
-        if lost := self.location.lost(run.file for run in manifest.runs):
+        if lost := self._lost(manifest.runs):
             if max(epochs_in(self.location, MANIFESTS), default=0) >= manifest.epoch:
                 return False  # They are garbage because another driver has published.
-            raise CheckpointError(
-                f"space at {self.location.url}: {lost[0]}, which was saved for epoch {manifest.epoch}, is gone: it was"
-                " taken for garbage, as when the grace period is shorter than the epoch took, or a clock was"
-                " corrected; nothing was published: do the epoch again"
-            )
+            raise self._gone(lost[0], manifest)
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
         # floor rises before any manifest is removed. The manifest stays all the same: if the driver slept after the
         # put, others have built upon it; if before, it lies below all that is needed, and the next collection takes it.
         return manifest.epoch >= self._stored_floor()
+
+    def _lost(self, runs: Sequence[AcceptedRun]) -> list[AcceptedRun]:
+        """Return runs of an epoch whose files no longer exist, or those that its divisions are made of."""
+        if not any(run.is_division for run in runs):
+            gone = self.location.lost(run.file for run in runs)
+            return [run for run in runs if run.file in gone]
+        # The images that a rescale makes wait for one another, maybe for longer than the grace period. Rescales are
+        # rare: one listing for each does no harm on an object store either.
+        listed = {f"{RUNS}/{name}" for name in self.location.names(RUNS)}
+        lost = [run for run in runs if run.file not in listed]
+        return lost or [run for run in with_parts(self.location, runs) if run.file not in listed]
+
+    def _gone(self, run: AcceptedRun, manifest: Manifest) -> CheckpointError:
+        """Return the error for a run that is gone before its epoch was published."""
+        if run in self.lineage(run.operator, run.shard, manifest.base):  # It is needed anyway: this is damage.
+            return missing(
+                self.location, run, f", which epoch {manifest.epoch} was to be made of; nothing was published"
+            )
+        return CheckpointError(
+            f"space at {self.location.url}: {run.file}, which was saved for epoch {manifest.epoch}, is gone: it was"
+            " taken for garbage, as when the grace period is shorter than the epoch took, or a clock was"
+            " corrected; nothing was published: do the epoch again"
+        )
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:

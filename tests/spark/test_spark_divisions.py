@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -26,6 +27,7 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from checkpoint.chain.division import read_division
+from checkpoint.chain.location import LocalLocation
 from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
 from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load
@@ -232,6 +234,42 @@ def test_a_run_that_a_division_needs_is_missed_by_name(tmp_path: Path) -> None:
     (tmp_path / "space" / chain.lineage(OPERATOR, 0)[0].file).unlink()
     with pytest.raises(CorruptStoreError, match=r"\(epoch 1, keyed/0\) is missing"), open_cache(plan_of(tmp_path), 1):
         pass
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_rescale_whose_images_were_collected_meanwhile_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool
+) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    if not is_local:  # On an object store, where each look at a file would cost a request.
+        monkeypatch.setattr(LocalLocation, "lost", Location.lost)
+    made: list[AcceptedRun] = []
+
+    def write(plan: OperatorPlan, shard: int) -> AcceptedRun:
+        made.append(write_image(plan, shard))
+        if len(made) == 2:  # The images take longer than the grace period.
+            assert Chain.open(plan.location).collect(grace_seconds=0).runs == 2
+        return made[-1]
+
+    monkeypatch.setattr(sys.modules[rescale.__module__], "write_image", write)
+    with pytest.raises(CheckpointError, match=r"run/\w+\.parquet, which was saved for epoch 3, is gone: .* again$"):
+        rescale(tmp_path / "space", 5, keyed=KEYED)
+    assert Chain.open(location_at(tmp_path / "space")).epoch == 2
+    rescale(tmp_path / "space", 5, keyed=KEYED)
+    assert state(tmp_path) == WANTED
+
+
+def test_no_shard_is_divided_whose_run_is_lost(tmp_path: Path) -> None:
+    chain = publish(tmp_path, 2, filled(2))
+    for shard in range(2):  # The caches of the machine have all that is read before.
+        with open_shard(chain.operator_plan(OPERATOR), shard):
+            pass
+    chain.location.delete(chain.lineage(OPERATOR, 1)[0].file)
+    told = r"\(epoch 1, keyed/1\) is missing, which epoch 2 was to be made of; nothing was published: restore it"
+    with pytest.raises(CorruptStoreError, match=told):
+        rescale(tmp_path / "space", 3, keyed=KEYED)
+    assert Chain.open(chain.location).epoch == 1
 
 
 @pytest.mark.parametrize("late", [False, True])
