@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from checkpoint import CheckpointStore
-from checkpoint.chain import Chain, cache_root, fold, open_cache
+from checkpoint import CheckpointStore, CorruptStoreError
+from checkpoint.chain import AcceptedRun, Chain, cache_root, fold, open_cache
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import StorageTable
 from objectspace.spark.feed_columns import FeedColumns, Found
@@ -244,10 +244,18 @@ def changes(subject: Subject, part: Part) -> _Batches:
     chain = subject.chain()
     history, before = History.of_space(chain), span.first if span.is_whole else span.first - 1
     history.require(Seen(span.last, span.mark))
-    if history.oldest > 1:  # Epoch 0, from which a feed may begin, is kept nowhere.
-        require_kept(history.place, before, span.last, history.oldest)
+    _require_still_kept(history, before, span.last)
     place = Place(part.shard, span.shards, before)
     return _changes_of_shard(subject, chain, feed, place, span.last, is_whole=span.is_whole)
+
+
+def _require_still_kept(history: History, before: int, last: int) -> None:
+    """Make sure that a space still has the epochs after one up to another.
+
+    Raises: as ``require_kept``.
+    """
+    if history.oldest > 1:  # Epoch 0, from which a feed may begin, is kept nowhere.
+        require_kept(history.place, before, last, history.oldest)
 
 
 def _before(span: Span) -> int | None:
@@ -285,8 +293,23 @@ def _changes_of_shard(
             yield from feed.rows(store, place)
         for accepted in runs:
             # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
-            fold(store, plan.location, [accepted])
+            _fold_one(store, chain, accepted, before, last)
             yield from feed.changes_at(store, place._replace(epoch=accepted.epoch))
+
+
+def _fold_one(store: CheckpointStore, chain: Chain, accepted: AcceptedRun, before: int, last: int) -> None:
+    """Fold in one run of the epochs after one up to another.
+
+    Raises:
+        UnknownCheckpointError: a collection has removed some of them since the task began.
+        CorruptStoreError: the run file is missing or damaged.
+    """
+    try:
+        fold(store, chain.location, [accepted])
+    except CorruptStoreError:
+        # What a collection has removed is not damage: its floor, which is written first, shows that.
+        _require_still_kept(History.of_space(Chain.open(chain.location)), before, last)
+        raise
 
 
 class _State(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
 from checkpoint.chain.manifest import seal
 from checkpoint.tool.copying import fork_space, restore_space
@@ -260,6 +260,27 @@ def test_a_task_says_that_a_collection_has_overtaken_its_feed(space: Space, star
             UnknownCheckpointError, match=f"from epoch {epoch}, and the oldest that is kept is 6: start"
         ):
             planned(space.reader(), parts)
+
+
+@pytest.mark.parametrize("is_collected", [True, False])
+def test_a_task_that_a_collection_overtakes_halfway_says_so(space: Space, is_collected: bool) -> None:
+    for number in range(4):
+        chain = space.epoch({"a": number}, full_after=0)
+    [part] = space.reader().partitions({"epoch": 1}, {"epoch": 4})
+    task = iter(space.reader().read(part))
+    assert next(task)["epoch"].to_pylist() == [2, 2]
+    space.epoch({"b": 1}, full_after=0)
+    if is_collected:
+        assert Chain.open(chain.location).collect(grace_seconds=0, keep_epochs=1).first_epoch == 5
+    else:
+        chain.location.delete(chain.lineage(OPERATOR, 0, 4)[-1].file)
+    error, told = (
+        (UnknownCheckpointError, "from epoch 1, and the oldest that is kept is 5: start a new feed")
+        if is_collected
+        else (CorruptStoreError, r"\(epoch 4, totals/0\) is missing: restore it from a backup")
+    )
+    with pytest.raises(error, match=told):
+        list(task)
 
 
 def test_a_restart_goes_on_from_its_start(space: Space) -> None:
