@@ -201,8 +201,9 @@ class _Noting(Rehearsal):
 
     def __init__(self, location: Location) -> None:
         super().__init__(location, silent, is_dry=False)
-        self._made: dict[str, bytes | None] = {}
-        """What was to be put in a file, as long as it is not known whether it was; else None."""
+        self._made: dict[str, str | None] = {}
+        """The checksum of what was to be put in a file; None of a run file, which other copies may write as well."""
+        self._gave_up_claim = False
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file."""
@@ -211,12 +212,16 @@ class _Noting(Rehearsal):
 
     def create(self, name: str, data: bytes) -> bool:
         """Put a file if it is absent."""
-        self._made[name] = data
+        self._made[name] = checksum(data)
         if super().create(name, data):
-            self._made[name] = None
             return True
         del self._made[name]
         return False
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        self._gave_up_claim |= name == CLAIM  # Even if it fails: it may do so after it took effect.
+        super().delete(name)
 
     def claim(self) -> None:
         """Make sure that no other copy writes here meanwhile.
@@ -224,24 +229,50 @@ class _Noting(Rehearsal):
         Raises:
             CheckpointError: another one does.
         """
-        data = str(uuid4()).encode()
-        if not self.create(CLAIM, data):
+        if not self.create(CLAIM, str(uuid4()).encode()):
             raise CheckpointError(f"{self.url}: another copy to here has just begun: name another location")
-        self._made[CLAIM] = data  # If its removal fails halfway, another copy may have its own by the next attempt.
+
+    def require_claim(self) -> None:
+        """Make sure that nobody has taken this copy for dead and removed its claim, and files with it.
+
+        Raises:
+            CheckpointError: somebody has.
+        """
+        if not self._is_mine(CLAIM):
+            raise CheckpointError(
+                f"{self.url}: the file {CLAIM} of this copy was removed meanwhile, as if it had ended, and another copy"
+                " may be there now: name another location"
+            )
 
     def remove_made(self) -> None:
         """Remove the files, the claim last. If that which founds the space may be left, all stay: it is whole then."""
         with suppress(CheckpointError):
-            mine = [name for name, data in self._made.items() if data is None or self.read(name) == data]
+            has_place = self._has_place()
+            mine = [name for name, put in self._made.items() if (has_place if put is None else self._is_mine(name))]
             if SPACE_FILE in mine:
                 self.delete(SPACE_FILE)
             for name in reversed(mine):
                 with suppress(CheckpointError):
                     self.delete(name)
 
+    def _has_place(self) -> bool:
+        """Return whether the run files are of this copy: those of another one may have the same names.
+
+        If somebody has removed its claim, they may be of a copy that was made since. If they are not, they stay all the
+        same: they are garbage of what is founded there, and the next collection takes them.
+        """
+        if self._is_mine(CLAIM):
+            return True
+        return self._gave_up_claim and (self.read(SPACE_FILE) is None or self._is_mine(SPACE_FILE))
+
+    def _is_mine(self, name: str) -> bool:
+        """Return whether a file has the bytes that this copy was to put there."""
+        data = self.read(name) if name in self._made else None
+        return data is not None and checksum(data) == self._made[name]
+
 
 @contextmanager
-def _founded(target: str, source: Location) -> Iterator[Location]:
+def _founded(target: str, source: Location) -> Iterator[_Noting]:
     """Yield the location of a new space; if that fails, none of its files is left behind.
 
     Raises:
@@ -293,8 +324,9 @@ def _begin(location: Location, space: SpaceFile, epoch: int) -> None:
         raise _founded_meanwhile(location)
 
 
-def _found(location: Location, space: SpaceFile) -> None:
+def _found(location: _Noting, space: SpaceFile) -> None:
     """Write the file that makes a space of what lies at a location, as the last one: so it is whole or not there."""
+    location.require_claim()
     # Before that, since what is founded must not be taken back. From now on the other files keep other copies away. Who
     # may not delete leaves the claim, which means nothing in a space.
     with suppress(CheckpointError):

@@ -217,6 +217,36 @@ def test_of_two_copies_to_one_place_the_one_that_is_told_of_success_is_whole(
     assert won == {first, second}
 
 
+@pytest.mark.parametrize(("first", "second"), [("fork 3", "fork 3"), ("restore 3", "fork 3"), ("fork 3", "fork 2")])
+def test_a_copy_that_was_taken_for_dead_leaves_the_one_that_took_its_place_alone(
+    three: Chain, tmp_path: Path, first: str, second: str
+) -> None:
+    at, is_named = 0, False
+    while True:
+        at += 1
+        target, made = location_at(f"memory://{uuid4().hex}/{at}"), list[Copied]()
+
+        def copy_again(target: Location = target, made: list[Copied] = made) -> None:
+            if SPACE_FILE not in files_in(target):
+                for name in paths_in(target):
+                    target.delete(name)
+                made.append(COPIES[second](three, target, ignored))
+
+        stopped = During(target, at, copy_again)
+        try:
+            COPIES[first](three, stopped, ignored)
+        except CheckpointError as error:
+            is_named |= f"the file {CLAIM} of this copy was removed meanwhile" in str(error)
+        if stopped.seen < at:
+            break
+        assert len(made) == 1
+        require_whole(target, tmp_path / "caches of copies" / str(at), int(second[-1]))
+        written = len(target.names("run"))
+        Chain.open(target).collect(grace_seconds=0)
+        assert written >= made[0].files == len(target.names("run"))
+    assert (is_named, at > 10) == (True, True)
+
+
 @pytest.mark.parametrize("copy", COPIES)
 def test_a_space_that_is_founded_where_a_copy_is_under_way_stays_as_it_is(
     three: Chain, tmp_path: Path, copy: str
