@@ -23,6 +23,7 @@ from checkpoint.chain.folders import (
     folder_name,
     made,
     private_folder,
+    removed,
     sweep,
     unopened,
 )
@@ -177,6 +178,8 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             stale = True
         except BaseException as error:
             store.close()
+            if isinstance(error, CheckpointError) and not os.path.exists(path):
+                raise removed(path) from error
             if isinstance(error, CheckpointError) and _has_no_room(error, folder):
                 raise failing(folder, error) from error
             raise
@@ -243,6 +246,8 @@ def _made(path: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
         store.close()
         if isinstance(error, CorruptStoreError):
             _require_kept(plan)
+        if isinstance(error, CheckpointError) and not os.path.exists(path):
+            raise removed(path) from error
         raise
     return store
 

@@ -124,6 +124,11 @@ def unopened(folder: Path, error: CheckpointError) -> CheckpointError:
     return CheckpointError(f"cache folder {folder}: {error}; {_ELSEWHERE} that can be written")
 
 
+def removed(path: Path) -> CheckpointError:
+    """Return the error for a cache that somebody has removed while it was brought to an epoch: nothing is lost."""
+    return CheckpointError(f"cache {path} was removed while it was open: try again, which makes another one")
+
+
 def failing(folder: Path, error: CheckpointError) -> StoreFailedError:
     """Return the error for a cache that could not be made: who is told has no store of which to call ``reopen()``."""
     return StoreFailedError(

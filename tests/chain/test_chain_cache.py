@@ -471,6 +471,25 @@ def test_a_cache_that_fills_its_disk_is_named_and_one_that_is_half_made_gone(
     assert len(_open(chain, tmp_path)) == 1001
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_cache_that_is_removed_while_it_catches_up_says_to_try_again(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    def as_it_is_removed(store: CheckpointStore, *arguments: Any) -> bool:
+        shutil.rmtree(tmp_path / "cache")
+        return catch_up(store, *arguments)
+
+    publish(chain, {"a": 1})
+    if is_there:
+        _open(chain, tmp_path)
+    publish(chain, {"a": 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "catch_up", as_it_is_removed)
+        with pytest.raises(CheckpointError, match=r"^cache .*\.db was removed while it was open: try again"):
+            _open(chain, tmp_path)
+    assert _open(chain, tmp_path) == {"a": "2"}
+
+
 def test_a_cache_that_is_of_no_use_here_is_left_to_whoever_has_it_open(
     chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
