@@ -448,7 +448,7 @@ class ObjectSpace(ObjectFactory):
     def touch(self, target: PersistedObject) -> None:
         """Note that an object is about to change."""
 
-    def account(self, target: PersistedObject) -> None:
+    def account(self, target: PersistedObject, slots: int | None = None) -> None:
         """Note how many slots an object now holds in memory, large ones as several."""
 
     def make_room(self) -> None:

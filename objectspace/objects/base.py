@@ -72,8 +72,8 @@ class Home(Protocol):
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
 
-    def account(self, target: PersistedObject) -> None:
-        """Note how many slots an object now holds in memory, large ones as several."""
+    def account(self, target: PersistedObject, slots: int | None = None) -> None:
+        """Note how many slots an object now holds in memory, large ones as several; or other slots instead."""
 
     def make_room(self) -> None:
         """Drop clean slots if too many are in memory, but only those that no caller can be in the middle of using."""

@@ -19,6 +19,9 @@ EXPECT_SHARE = 2
 FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
 """Reading this many slots that are named together costs as much as reading one slot by itself."""
 
+AHEAD_SHARE = 16
+"""With the slots of an object in memory, one for each so many is accounted for that may be read by itself next."""
+
 FETCH_SLOTS, FETCH_ROOM = 1024, 16
 """How many slots that are named together are read at once: this many, or a sixteenth of what may be in memory."""
 

@@ -730,7 +730,10 @@ class SlotTable:
             _put(self.live, stored_key, value)
             if not self.faults & 15:  # Large values are no faults, so none of either kind are passed over too often.
                 self.owner._weigh(1, len(item.value))
-            self._count_faults(len(item.value) <= limits.PROMOTE_CHARACTERS)
+            self.faults += len(item.value) <= limits.PROMOTE_CHARACTERS
+            held = self.owner._held()
+            if held * self.owner._weight > self.owner._accounted:
+                self._count_faults(0, ahead=held // limits.AHEAD_SHARE)
             return value
 
     def _slot_of(self, key: Any) -> Slot | None:
@@ -755,10 +758,16 @@ class SlotTable:
         """Return whether a key that is not in memory may be in the store: not if it was removed, or is NaN."""
         return bool(key == key) and key not in self.gone and key not in (self.saved_page or ())
 
-    def _count_faults(self, count: int) -> None:
-        """Account for slots that were read; read all of them if those that were are a large part."""
+    def _count_faults(self, count: int, ahead: int = 0) -> None:
+        """Account for slots that were read; read all of them if those that were are a large part.
+
+        Args:
+            count: how many were read, if they are not counted yet.
+            ahead: how many to account for that may be read next: for each by itself it takes a fourteenth of the time
+                of reading one.
+        """
         self.faults += count
-        self.owner._home.account(self.owner)
+        self.owner._home.account(self.owner, (self.owner._held() + ahead) * self.owner._weight)
         self.load_if_worthwhile()
 
     def load_if_worthwhile(self) -> bool:
