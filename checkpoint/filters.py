@@ -66,10 +66,12 @@ _STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
 def hash_of(object_id: int, slot: Slot) -> int:
     """Return the hash of a slot, a 32-bit integer: the same in every process, and for equal slots."""
-    if isinstance(slot, str):
+    if isinstance(slot, int) and -(2**63) <= slot < 2**63:
+        slot = _INTEGER.pack(slot)
+    elif isinstance(slot, str):
         slot = slot.encode(errors="surrogatepass")
     elif not isinstance(slot, bytes):
-        is_whole = -(2**63) <= slot < 2**63 and (isinstance(slot, int) or slot.is_integer())
+        is_whole = -(2**63) <= slot < 2**63 and slot == int(slot)
         slot = _INTEGER.pack(int(slot)) if is_whole else _FLOAT.pack(slot)
     return crc32(slot, object_id * _SPREAD & _START)
 
@@ -202,7 +204,7 @@ class Sieve:
     def __init__(self, filters: Iterable[RunFilter], known: Mapping[Together, Block] | None = None) -> None:
         self.blocks: dict[Together, Block] = {}
         self._always: list[RunNumber] = []
-        self._by_mask: dict[int, list[tuple[Together, Block]]] = {}
+        self._laid: list[tuple[int, Together, Block]] = []
         by_mask: dict[int, list[tuple[RunNumber, bytes]]] = {}
         for run, flags, mask in sorted(filters):  # The oldest ones stay together when others come and go.
             if flags == _ALWAYS:
@@ -211,20 +213,18 @@ class Sieve:
                 by_mask.setdefault(mask, []).append((run, flags))
         for mask, same in by_mask.items():
             parts = [tuple(zip(*same[start : start + _MOST], strict=True)) for start in range(0, len(same), _MOST)]
-            laid = [(runs, (known or {}).get(runs) or _side_by_side(flags)) for runs, flags in parts]
-            self._by_mask[mask] = laid
-            self.blocks.update(laid)
+            for runs, beside in parts:
+                block = self.blocks[runs] = (known or {}).get(runs) or _side_by_side(beside)
+                self._laid.append((mask >> 3, runs, block))
 
     def passing(self, hashed: int) -> list[RunNumber]:
         """Return the runs that may have a slot, the newest first. Time: O(runs / 8)."""
         second = hashed >> _SECOND
-        bit, other = hashed & 7, second & 7
+        bit, other, one, two = hashed & 7, second & 7, hashed >> 3, second >> 3
         found = self._always.copy()
-        for mask, blocks in self._by_mask.items():
-            one, two = (hashed & mask) >> 3, (second & mask) >> 3
-            for runs, block in blocks:
-                if both := block[one] >> bit & block[two] >> other & _FIRST_BITS:
-                    found += compress(runs, both.to_bytes(block.itemsize, sys.byteorder))
+        for mask, runs, block in self._laid:
+            if both := block[one & mask] >> bit & block[two & mask] >> other & _FIRST_BITS:
+                found += compress(runs, both.to_bytes(block.itemsize, sys.byteorder))
         found.sort(reverse=True)
         return found
 

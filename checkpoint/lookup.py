@@ -270,7 +270,10 @@ class Lookup:
         Time: O(runs that may have it · log n).
         """
         runs = self._possible_runs(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
-        return self._newest("value, rank", runs, object_id, slot)  # type: ignore[no-any-return]
+        if not runs:
+            return None
+        statement = newest_of("value, rank", "stored_item", "slot", len(runs))
+        return self._session.peek(statement, (*runs, object_id, slot))  # type: ignore[no-any-return]
 
     def last(self, object_id: int) -> tuple[Slot | None, bool]:
         """Return the greatest slot of which any run has a row, and whether the newest one marks a deletion.
@@ -282,23 +285,22 @@ class Lookup:
         )
         return (None, False) if found is None else (found[0], bool(found[1]))
 
-    def _newest(self, columns: str, runs: Sequence[RunNumber], object_id: int, slot: Slot) -> Any:
-        """Return columns of the row that the first of some runs to have a slot has of it; ``None`` if none has it."""
-        if not runs:
-            return None
-        return self._session.peek(newest_of(columns, "stored_item", "slot", len(runs)), (*runs, object_id, slot))
-
     def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
         runs = self._runs
         if self._beside.get(object_id, self) is not None:  # Otherwise comparing is known to save little.
             runs = self._runs_by_extent(object_id, slot)
-        if len(runs) <= _FEW_RUNS or not (filters := self._filters_now()):
+        if len(runs) <= _FEW_RUNS:
+            return runs
+        changes = self._extents.filters.note(self._runs)
+        if changes != self._changes:
+            self._take_filters(changes)
+        if not self._filters:
             return runs
         hashed = hash_of(object_id, slot)
         if runs is self._runs:
             return self._sieve.passing(hashed)
-        return passing(map(filters.__getitem__, runs), hashed)
+        return passing(map(self._filters.__getitem__, runs), hashed)
 
     def _runs_by_extent(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
@@ -312,14 +314,12 @@ class Lookup:
             pass
         return self._runs
 
-    def _filters_now(self) -> dict[RunNumber, RunFilter]:
-        """Return the filters of the runs, noting that one more slot is looked up; none if no run has one."""
-        changes = self._extents.filters.note(self._runs)
-        if self._changes != changes:
-            filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
-            self._filters, self._sieve = filters, self._extents.filters.sieve(filters.values())
-            self._changes = changes  # Last: a sieve left unmade by an interruption would hide every slot.
-        return self._filters
+    def _take_filters(self, changes: int) -> None:
+        """Take over the filters of the runs, none if no run has one, as they are after so many changes."""
+        known = self._extents.filters
+        filters = {one[0]: one for one in known.of(self._runs)}
+        self._filters, self._sieve = filters, known.sieve(filters.values())
+        self._changes = changes  # Last: a sieve left unmade by an interruption would hide every slot.
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows of those among many slots that have any, in any order: faster than one by one.
@@ -352,7 +352,11 @@ class Lookup:
         """Return the newest rows that some of the runs have of a few slots: each is looked up where it may be."""
         among = set(runs)
         asked = ([run for run in self._possible_runs(object_id, slot) if run in among] for slot in slots)
-        found = (self._newest(_ROW, one, object_id, slot) for one, slot in zip(asked, slots, strict=True))
+        found = (
+            self._session.peek(newest_of(_ROW, "stored_item", "slot", len(one)), (*one, object_id, slot))
+            for one, slot in zip(asked, slots, strict=True)
+            if one
+        )
         return [row for row in found if row is not None]
 
     def _from_the_newest(

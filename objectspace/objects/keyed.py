@@ -157,7 +157,7 @@ class KeyedObject(PersistedObject):
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         """Return the key and value of a stored slot."""
-        text = item_text(item)
+        text = item.value if type(item.value) is str else item_text(item)
         if not text.startswith(_KEYED):
             return keys.from_slot(item.slot), self._decode(text, item.slot)
         self._table.is_mixed = True
