@@ -103,6 +103,21 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         if self._take(key) is ABSENT:
             raise self._absent(key)
 
+    @overload
+    def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V) -> V: ...
+    @overload
+    def get(self, key: K, default: T) -> V | T: ...
+    def get(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, or the default if there is no such key. Time: O(log n)."""
+        value = self._table.read(key)
+        if value is not ABSENT:
+            return value
+        if key is None:
+            raise self._absent(key)
+        return default
+
     def put_removed(self, key: K, value: V) -> None:
         """Set the value of a key that the caller has removed and not set since: nothing is read to find that out.
 

@@ -143,7 +143,8 @@ class TableSchema:
         self._checks = [column.check() for column in self.columns]
         self.is_in_form, self._are_in_form = form_test([(column.type, column.nullable) for column in self.columns])
         self._key_checks = [checker(self.columns[place].type) for place in self.key_places]
-        self._are_keys_in_form = form_test([(self.columns[place].type, True) for place in self.key_places])[1]
+        forms = form_test([(self.columns[place].type, True) for place in self.key_places])
+        self._is_key_in_form, self._are_keys_in_form = forms
         orders = [order for _, order in self.primary_key]
         self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
         self.key_of = _picker(self.key_places)
@@ -237,6 +238,8 @@ class TableSchema:
         Raises:
             RowError: there are too few or too many, or one does not fit.
         """
+        if whole and not skip and self._is_key_in_form(values):
+            return values  # type: ignore[return-value]
         checks = self._key_checks[skip:]
         if type(values) is not tuple and (isinstance(values, str | bytes) or not isinstance(values, Sequence)):
             raise RowError(f"{what} is a tuple of values ({self._key_names(skip)}): found {values!r:.200}")
