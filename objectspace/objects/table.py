@@ -726,11 +726,12 @@ class SlotTable:
             if known is not ABSENT:
                 return known
             self.owner._home.make_room()
+            others, is_small = dict.__len__(self.live), len(item.value) <= limits.PROMOTE_CHARACTERS
+            if not others & 15 or (others < 16 and not is_small):  # Of large values there may never be more.
+                self.owner._weigh(1, len(item.value))
             self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
-            if not self.faults & 15:  # Large values are no faults, so none of either kind are passed over too often.
-                self.owner._weigh(1, len(item.value))
-            self.faults += len(item.value) <= limits.PROMOTE_CHARACTERS
+            self.faults += is_small
             held = self.owner._held()
             if held * self.owner._weight > self.owner._accounted:
                 self._count_faults(0, ahead=held // limits.AHEAD_SHARE)

@@ -179,6 +179,18 @@ def test_a_large_value_counts_as_several_slots(kind: str) -> None:
     target._home._check()
 
 
+def test_large_values_are_weighed_although_small_ones_were_read_before() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
+    values = space.create_dictionary("t")
+    values.update({number: "s" if number < 5 else TEXT for number in range(1_000)})
+    space.checkpoint()
+    again = PersistedObjectSpace(space.store, cache_slots=2_000)
+    for number, value in values.items():
+        assert again.get_dictionary("t")[number] == value
+        assert held(again) <= 2_000 // 10
+    again._check()
+
+
 def test_lists_of_large_values_leave_memory_when_nobody_has_them() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
     for number in range(100):
