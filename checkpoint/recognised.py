@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sqlite3
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def absolute(path: str | os.PathLike[str]) -> str:
         ) from None
 
 
+def _is_folder(path: Path) -> bool:
+    """Return whether a path leads to a folder; ``Path.is_dir`` says only "no" where that cannot be found out.
+
+    Raises:
+        OSError: it cannot be found out.
+    """
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def require_usable(path: Path, *, read_only: bool) -> None:
     """Refuse a path that cannot be a store, before anything is written there or beside it.
 
@@ -72,7 +85,7 @@ def require_usable(path: Path, *, read_only: bool) -> None:
     try:
         target = path.resolve()
         folder = target.parent
-        is_folder, has_folder = path.is_dir(), folder.is_dir()
+        is_folder, has_folder = _is_folder(path), _is_folder(folder)
     except (OSError, RuntimeError, UnicodeEncodeError) as error:  # RuntimeError: its links lead in a circle.
         raise CheckpointError(f"{str(path)!r} cannot be used as a path ({error}): name another file") from error
     if is_folder:

@@ -21,7 +21,9 @@ def require_sketches() -> Any:
         import datasketches
     except ImportError:
         raise ImportError(
-            "approx_count_distinct over an append-only input needs datasketches: pip install 'objectspace[sketch]'"
+            "approx_count_distinct over an append-only input needs datasketches: pip install 'objectspace[sketch]', or"
+            " from Python 3.14 on, for which it has no wheels yet, pip install datasketches, with CMake and a compiler"
+            " of C++; or leave append_only out: the count is exact then"
         ) from None
     return datasketches
 

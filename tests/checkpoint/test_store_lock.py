@@ -205,11 +205,12 @@ LOOK = (
 def test_a_program_that_reads_its_own_file_loses_no_checkpoint_to_the_next_that_looks(path: Path) -> None:
     with quick_store(path) as store:
         store.append(run_of({1: "a"}))
-        path.read_bytes()  # Closing the file ends the locks of this process.
+        path.read_bytes()  # Closing the file ends the locks of this process, except those of newer SQLites.
         subprocess.run([sys.executable, "-c", LOOK, path], check=True)
-        with pytest.raises(StoreFailedError, match="was removed or replaced"):
-            store.append(run_of({1: "b"}))
-        store.reopen()
+        if not path.with_name("state.db-wal").exists():
+            with pytest.raises(StoreFailedError, match="was removed or replaced"):
+                store.append(run_of({1: "b"}))
+            store.reopen()
         store.append(run_of({1: "b"}))
     with quick_store(path) as again:
         assert values_in(again.reader()) == {1: "b"}
