@@ -22,6 +22,9 @@ FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
 AHEAD_SHARE = 16
 """With the slots of an object in memory, one for each so many is accounted for that may be read by itself next."""
 
+WEIGHED_TOGETHER = 16
+"""How many small slots that are read by themselves are weighed together: by itself each takes longer."""
+
 FETCH_SLOTS, FETCH_ROOM = 1024, 16
 """How many slots that are named together are read at once: this many, or a sixteenth of what may be in memory."""
 

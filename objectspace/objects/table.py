@@ -82,6 +82,8 @@ class SlotTable:
         """How often slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
         """How many slots were read one by one or by name: if they are many, the rest is read too."""
+        self.unweighed: list[int] = []
+        """The sizes of slots that were read by themselves and not weighed yet."""
         self.scanned = 0
         """How many slots could have been read one by one for the scans that have ended before their end."""
         self.saves = 0
@@ -726,16 +728,22 @@ class SlotTable:
             if known is not ABSENT:
                 return known
             self.owner._home.make_room()
-            others, is_small = dict.__len__(self.live), len(item.value) <= limits.PROMOTE_CHARACTERS
-            if not others & 15 or (others < 16 and not is_small):  # Of large values there may never be more.
-                self.owner._weigh(1, len(item.value))
+            size = len(item.value)
+            self.unweighed.append(size)  # Each of them: a sample could miss all large ones.
+            if size > limits.PROMOTE_CHARACTERS or len(self.unweighed) == limits.WEIGHED_TOGETHER:
+                self._weigh_read()
             self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
-            self.faults += is_small
+            self.faults += size <= limits.PROMOTE_CHARACTERS
             held = self.owner._held()
             if held * self.owner._weight > self.owner._accounted:
                 self._count_faults(0, ahead=held // limits.AHEAD_SHARE)
             return value
+
+    def _weigh_read(self) -> None:
+        """Have the slots weighed that were read by themselves since the last time."""
+        sizes, self.unweighed = self.unweighed, []
+        self.owner._weigh(len(sizes), sum(sizes))
 
     def _slot_of(self, key: Any) -> Slot | None:
         """Return the slot in which a key may be found, or ``None`` if it is equal to none that can be stored."""
