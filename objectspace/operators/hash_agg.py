@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.agg_plan import CACHED_EXTREMES, CACHED_GROUPS
-from objectspace.operators.base import column_names
+from objectspace.operators.base import Promise, column_names
 from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema
 
@@ -73,6 +73,16 @@ class HashAgg(ValueGroups):
             extreme_cache=extreme_cache,
             group_cache=group_cache,
         )
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
+        """Accept a promise about a group column; where groups wait, only that which they wait for is passed on.
+
+        Raises:
+            RowError: it is not a value of the column.
+        """
+        found = super().watermark(column, value, side)
+        # A group that waits for one column may be below what is promised about another one.
+        return [] if self.emits_on_close and column != self._window else found
 
     def _emitted(self, ops: list[Any], rows: list[Any]) -> list[Chunk]:
         if not self.emits_on_close:

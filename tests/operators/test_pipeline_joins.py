@@ -120,6 +120,19 @@ def test_a_join_within_an_interval(how: str, batches: list[dict[str, Rows]], rec
     assert Counter(run.rows("result")) == timely(batches).answer(sql)
 
 
+def test_groups_that_wait_for_one_column_promise_nothing_about_another() -> None:
+    pipeline = Pipeline()
+    left, right = (
+        pipeline.source(name, {"k": "string", time: "int64"}).watermark(time, 0)
+        for name, time in (("left", "t"), ("right", "u"))
+    )
+    counts = left.window("t", 10).group_by("k", "window_start", "t").on_window_close().agg(n=count())
+    counts.join(right, on="k", within=("t", "u", 0, 0)).select("t", "u").materialize("met")
+    times = [[12], [17], [], [30], []]
+    run = pipeline.run_local([{name: [("x", time) for time in few] for name in ("left", "right")} for few in times])
+    assert run.rows("met") == [(12, 12), (17, 17)]
+
+
 @settings(max_examples=6, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES, how=st.sampled_from(["inner", "left"]))
 def test_a_join_as_of_a_time(batches: list[dict[str, Rows]], recoveries: set[int], how: str) -> None:
