@@ -30,6 +30,7 @@ from objectspace.operators.keeping import kept
 from objectspace.operators.materialize import Conflict
 from objectspace.operators.own import applied, passed
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.promises import passed_on
 from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.sessions import SessionWindow
@@ -397,6 +398,9 @@ class Stream(ShownAtPrompt):
         A watermark is meant for streams that only grow. In others each half of an update is dropped on its own if it is
         too late, so operators downstream may keep an old row beside the one that has replaced it.
 
+        Behind a join ``within=`` an interval, rows come later than on its sides, by up to the width of the interval.
+        Windows over its times close without another watermark.
+
         Args:
             column: the time column.
             delay: how far below the greatest time so far the time of a row may be.
@@ -548,6 +552,7 @@ class Stream(ShownAtPrompt):
             is_promised=self.node.is_promised if is_promised is None else is_promised,
             rules=new.rules,
             calls=new.calls,
+            also_promised=passed_on(operator, self.node.also_promised),
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
@@ -606,20 +611,12 @@ class Grouped(ShownAtPrompt):
             if name in calls:
                 raise SchemaError(f"agg({name}=...): the rows are grouped by {name!r} already: choose another name")
         stream, named = _with_filters(self.stream, calls)
-        watermark = stream.node.promised
-        if self._on_close and watermark not in self.names:
-            kept = "group by that" if watermark in stream.columns else "keep that with select() and group by it"
-            found = "none;" if watermark is None else f"one on {watermark!r}; {kept} too, or"
-            raise SchemaError(
-                f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
-                f" {found} take it with watermark(column, delay) on what the windows are made of, on both sides of a"
-                " join and all streams of a union"
-            )
+        closing = self._closing(stream) if self._on_close else None
         calls_text = (f"{call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
         structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")
         options: dict[str, Any] = {"calls": named, "append_only": stream.node.append_only}
         if self.names:
-            options |= {"group_key": list(self.names), "emit_on_window_close": self._on_close}
+            options |= {"group_key": list(self.names), "emit_on_window_close": closing or False}
         return stream.then(
             "HashAgg" if self.names else "SimpleAgg",
             structure,
@@ -627,6 +624,22 @@ class Grouped(ShownAtPrompt):
             visible=(*self.names, *calls),
             keys=self.names,
             append_only=self._on_close,
+            is_promised=self._on_close or None,
+        )
+
+    def _closing(self, stream: Stream) -> str:
+        """Return the group column whose watermark closes the groups."""
+        promises = stream.node.promises
+        for name in promises:
+            if name in self.names:
+                return name
+        shown = [name for name in promises if name in stream.columns]
+        kept = "group by that" if shown else "keep that with select() and group by it"
+        named = " and ".join(f"one on {name!r}" for name in shown or promises)
+        raise SchemaError(
+            f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
+            f" {f'{named}; {kept} too, or' if promises else 'none;'} take it with watermark(column, delay) on what the"
+            " windows are made of, on both sides of a join and all streams of a union"
         )
 
     def top_n(

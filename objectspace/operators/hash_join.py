@@ -128,6 +128,11 @@ class HashJoin(Operator):
         """The schema of its output; its watermark column is the one whose promises are passed on."""
         return self._output
 
+    @property
+    def promised_columns(self) -> tuple[str, ...]:
+        """The columns of its output that it makes promises about, once both sides have promises."""
+        return tuple([name for name in map(self._promised_column, self._ranked_sides()) if name is not None])
+
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schemas of its tables: rows and degrees of the left side, then of the right side."""
         return [
@@ -239,7 +244,7 @@ class HashJoin(Operator):
 
     def _with_watermark(self, schema: TableSchema) -> TableSchema:
         """Return the schema of the output with the column that promises are about, or ``None`` if there is none."""
-        name = next((name for name in map(self._promised_column, self._ranked_sides()) if name is not None), None)
+        name = next(iter(self.promised_columns), None)
         return TableSchema(schema.columns, list(schema.primary_key), watermark_column=name)
 
     def _ranked_sides(self) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ class _Made:
             is_promised=self._is_promised(),
             rules=new.rules,
             calls=new.calls,
+            also_promised=operator.promised_columns if isinstance(operator, HashJoin) and self._has_promises() else (),
         )
         return left.pipeline.stream_of(
             node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
@@ -196,12 +197,21 @@ class _Made:
         return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
 
     def _is_promised(self) -> bool:
-        """Return whether both sides have the promises from which those of the join follow."""
+        """Return whether those about the watermark columns of both sides are the ones that the join waits for."""
+        if self.extras.as_of is not None:
+            return True  # It is refused without them.
         found = self.left.node.promised, self.right.node.promised
         if self.extras.within is None:
             return None not in found
         left_time, right_time, *_ = self._interval()
         return found == (left_time, self._new(right_time))
+
+    def _has_promises(self) -> bool:
+        """Return whether both sides have the promises that the operator waits for, about whichever of their columns."""
+        if self.extras.within is None:
+            return self._is_promised()
+        left_time, right_time, *_ = self._interval()
+        return left_time in self.left.node.promises and self._new(right_time) in self.right.node.promises
 
     def _described(self) -> str:
         """Describe what else is requested."""
@@ -248,7 +258,7 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
     if extras.within is not None or extras.where is not None or extras.null_safe not in (False, None):
         raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
     for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
-        if stream.node.promised != name:
+        if name not in stream.node.promises:
             raise SchemaError(
                 f"as_of= waits for watermarks: the {side} side has none on {name!r}: use .watermark({name!r}, delay) on"
                 " it"

@@ -33,6 +33,8 @@ def passed(
     # Windows pass a promise on, and make none.
     is_made = made.schema.watermark_column != schema.watermark_column and not isinstance(made, Hop | SessionWindow)
     found.node.is_promised |= is_made
+    if not isinstance(made, Hop):
+        found.node.also_promised = ()
     return found
 
 

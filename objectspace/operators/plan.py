@@ -45,6 +45,7 @@ class Node:
             it.
         rules: the rules by which it computes that were different in earlier versions.
         calls: its calls of functions, with the types of what they return, in the order in which they were made.
+        also_promised: columns that promises come for whatever the watermark column of its schema is.
     """
 
     label: str
@@ -65,11 +66,17 @@ class Node:
     is_promised: bool = False
     rules: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    also_promised: tuple[str, ...] = ()
 
     @property
     def promised(self) -> str | None:
-        """The column that promises come for, or ``None`` if none do."""
+        """The watermark column if promises come for it, or ``None`` if none do."""
         return self.schema.watermark_column if self.is_promised else None
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """The columns that promises come for, first the watermark column."""
+        return tuple(dict.fromkeys([*([] if self.promised is None else [self.promised]), *self.also_promised]))
 
     @property
     def is_stateful(self) -> bool:

@@ -70,7 +70,7 @@ class Hop(Operator):
         self.input, self.time_column, self.size, self.slide = schema, time_column, size, slide
         column = schema.column(time_column)
         _check_spans(column, size, slide)
-        self._names = start, end
+        self.start, self._names = start, (start, end)
         self._origin = _ORIGINS[column.type.kind] if origin is None else _checked_origin(column, origin)
         self._place, self._kind = schema.place_of(time_column), column.type.kind
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]

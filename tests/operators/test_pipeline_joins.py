@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineChangedError, Stream, count, sum_
+from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineChangedError, Stream, col, count, sum_
 from objectspace.relational import Chunk, Column, SchemaError, StorageTable, TableSchema
 from objectspace.testing import crash_everywhere
 
@@ -118,6 +118,61 @@ def test_a_join_within_an_interval(how: str, batches: list[dict[str, Rows]], rec
     near = f"FROM a {KINDS[how]} b ON a.k = b.k AND a.t - b.t BETWEEN -2 AND 1"
     sql = f"SELECT coalesce(a.k, b.k), a.t, b.t, a.id, b.id {near}"
     assert Counter(run.rows("result")) == timely(batches).answer(sql)
+
+
+@pytest.mark.parametrize(("time", "least", "most"), [("t", -2, 1), ("u", -2, 1), ("t", 1, None), ("u", None, 2)])
+@pytest.mark.parametrize("how", KINDS)
+@settings(max_examples=5, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_windows_of_either_time_close_behind_a_join_within_an_interval(
+    how: str, time: str, least: int | None, most: int | None, batches: list[dict[str, Rows]], recoveries: set[int]
+) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        near = streams["a"].join(streams["b"], on="k", how=how, within=("t", "t", least, most))
+        near = near.select("k", "t", u="t_right").filter(col("k") >= 0).window(time, 4, 2)
+        return near.group_by("k", "window_start").on_window_close().agg(n=count(), total=sum_(time))
+
+    run, model = played(build, batches, recoveries), timely(batches)
+    a, b = (model.mark(name) if model.rows[name] else -100 for name in "ab")
+    mark = min(a, b + (least or 0)) if time == "t" else min(b, a - (most or 0))
+    bounds = [f"a.t - b.t {sign} {by}" for sign, by in ((">=", least), ("<=", most)) if by is not None]
+    near = f"SELECT coalesce(a.k, b.k) k, a.t, b.t u FROM a {KINDS[how]} b ON {' AND '.join(['a.k = b.k', *bounds])}"
+    start = f"{time} - (({time} % 2) + 2) % 2 - d"
+    windows = f"SELECT k, {start} w, {time} t FROM ({near}), (SELECT unnest([0, 2]) d)"
+    closed = f"SELECT k, w, count(*), sum(t) FROM ({windows}) WHERE w < {mark - mark % 2 - 2} GROUP BY k, w"
+    assert Counter(run.rows("result")) == (model.answer(closed) if min(a, b) > -100 else Counter())
+
+
+@settings(max_examples=15, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_the_promises_about_both_times_of_a_join_hold_for_what_is_behind_it(
+    batches: list[dict[str, Rows]], recoveries: set[int]
+) -> None:
+    def near(streams: dict[str, Stream]) -> Stream:
+        return streams["a"].join(streams["b"], on="k", within=("t", "t", -2, 1)).select("k", "t", u="t_right")
+
+    def both(streams: dict[str, Stream]) -> Stream:
+        again = near(streams).join(streams["b"].select("k", v="t"), on="k", within=("u", "v", 0, 1))
+        found = again.union(again).select("k", "v").group_by("k", "v").agg(n=count()).materialize("counted")
+        return found.group_by("k", "v").on_window_close().agg(n=sum_("n"))
+
+    def as_of(streams: dict[str, Stream]) -> Stream:
+        versions = streams["a"].select("k", "id", at="t")
+        return near(streams).select("k", "u").join(versions, on="k", as_of=("u", "at")).select("k", "u", "at")
+
+    model = timely(batches)
+    least = {name: model.mark(name) if model.rows[name] else -100 for name in "ab"}
+    pairs = "FROM a JOIN b ON a.k = b.k AND a.t - b.t BETWEEN -2 AND 1"
+    mark = min(least["b"], min(least["b"], least["a"] - 1) - 1)
+    triples = f"{pairs} JOIN b c ON c.k = b.k AND b.t - c.t BETWEEN 0 AND 1 WHERE c.t < {mark}"
+    expected = model.answer(f"SELECT a.k, c.t, 2 * count(*) {triples} GROUP BY 1, 2")
+    run = played(both, batches, recoveries)
+    assert Counter(run.rows("result")) == (expected if min(least.values()) > -100 else Counter())
+    mark = min(least["b"], least["a"] - 1)
+    joined = f"(SELECT a.k, b.t u {pairs} WHERE b.t < {mark}) p ASOF JOIN a v ON p.k = v.k AND p.u >= v.t"
+    expected = model.answer(f"SELECT p.k, p.u, v.t FROM {joined}")
+    run = played(as_of, batches, recoveries)
+    assert Counter(run.rows("result")) == (expected if min(least.values()) > -100 else Counter())
 
 
 def test_groups_that_wait_for_one_column_promise_nothing_about_another() -> None:

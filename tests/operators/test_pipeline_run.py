@@ -501,15 +501,25 @@ def test_a_watermark_cleans_the_groups_that_it_closes() -> None:
     assert [row[0] for row in kept] == [50, 55]
 
 
-@pytest.mark.parametrize(("least", "most", "column"), [(None, 0, "t"), (0, None, "u"), (-1, 1, "u"), (None, None, "t")])
-def test_groups_that_no_watermark_closes_are_refused(least: int | None, most: int | None, column: str) -> None:
+@pytest.mark.parametrize(
+    ("least", "most", "column", "found"),
+    [
+        (None, 0, "t", "one on 'u'; group by that too, or take it"),
+        (0, None, "u", "one on 't'; group by that too, or take it"),
+        (-1, 1, "k", "one on 't' and one on 'u'; group by that too, or take it"),
+        (None, None, "t", "none; take it"),
+    ],
+)
+def test_groups_that_no_watermark_closes_are_refused(
+    least: int | None, most: int | None, column: str, found: str
+) -> None:
     pipeline = Pipeline()
     left, right = (
         pipeline.source(name, {"id": "int64", "k": "int64", time: "int64"}, key=["id"]).watermark(time, 0)
         for name, time in (("left", "t"), ("right", "u"))
     )
     near = left.join(right, on="k", within=("t", "u", least, most))
-    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+    with pytest.raises(SchemaError, match=rf"takes a watermark on a group column .*: the stream has {found}"):
         near.window(column, 10).group_by("window_start").on_window_close().agg(n=count())
 
 

@@ -66,7 +66,9 @@ def by_time(streams: dict[str, Stream]) -> None:
     """Build joins by time of two streams with watermarks."""
     left, right = (streams[name].watermark("v", 1) for name in "ab")
     columns = ["k", "v", "v_right"]
-    left.join(right, on="k", how="full", within=("v", "v", 2)).select(*columns).materialize("near")
+    near = left.join(right, on="k", how="full", within=("v", "v", 2)).select(*columns)
+    near.materialize("near")
+    near.window("v_right", 4).group_by("window_start").on_window_close().agg(n=count()).materialize("met")
     left.join(right, on="k", how="left", as_of=("v", "v")).select(*columns).materialize("valid")
     windows = left.window("v", 4).join(right.window("v", 4), on=["k", "window_start"], how="full")
     windows.group_by("k", "window_start").on_window_close().agg(n=count()).materialize("closed")
@@ -100,8 +102,9 @@ def test_joins_by_time_give_what_they_give_in_one_process(shards: tuple[int, ...
             run.step(changes)
             batch = micro_batch(frames, changes)
             assert driver.epochs().run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
-            for name in ("near", "valid", "closed", "united", "visits", "visited"):
+            for name in ("near", "met", "valid", "closed", "united", "visits", "visited"):
                 assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
+    assert run.rows("met") == [(0, 6), (4, 3)]
     assert len(run.rows("valid")) == 6
     assert len(run.rows("closed")) == 4
     assert run.rows("united") == [(0, 7), (4, 4)]
