@@ -489,9 +489,13 @@ class Chain(Epochs):
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
-        # floor rises before any manifest is removed. The manifest stays all the same: if the driver slept after the
-        # put, others have built upon it; if before, it lies below all that is needed, and the next collection takes it.
-        return manifest.epoch >= self._stored_floor()
+        # floor rises before any manifest is removed. If the driver slept after the put, others may have built upon it.
+        if manifest.epoch >= (floor := self._stored_floor()):
+            return True
+        with suppress(UnknownCheckpointError):  # The floor has risen again: the next collection removes it.
+            if manifest.epoch < first_needed(self.manifest_for(floor, floor)):
+                self.location.delete(name)
+        return False
 
     def _lost(self, runs: Sequence[AcceptedRun]) -> list[AcceptedRun]:
         """Return runs of an epoch whose files no longer exist, or those that its divisions are made of."""

@@ -268,12 +268,13 @@ class Epochs:
         if not base:
             return
         below = self.location.read(file)
-        found = {} if below is None else unseal(below, f"{file} of {self.location.url}", FORMAT_VERSION)
-        # If it was collected, epochs have gone on; a driver that slept may have put another one in its place.
-        if found.get("publisher") == self.manifest_for(base, base).publisher or base < self._stored_floor():
-            return
-        what = "is gone, which" if below is None else "is another one than"
-        raise self._replaced(f"{file} {what} the next epoch builds upon: an older copy was put back")
+        if below is None:
+            if base < self._stored_floor():
+                return  # It was collected: epochs have gone on.
+            raise self._replaced(f"{file} is gone, which the next epoch builds upon: an older copy was put back")
+        publisher = unseal(below, f"{file} of {self.location.url}", FORMAT_VERSION).get("publisher")
+        if publisher != self.manifest_for(base, base).publisher:
+            raise self._replaced(f"{file} is another one than the next epoch builds upon: an older copy was put back")
 
     def _replaced(self, what: str) -> FencedError:
         return FencedError(
