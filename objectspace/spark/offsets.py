@@ -27,8 +27,11 @@ _HEAD_LINES = 2
 
 _FILE_SCHEME = re.compile("^file:(//)?")
 
-_LOG_OFFSET = re.compile(r'"logOffset":(\d+)')
-"""A source of files counts the entries of a log of its own, which says what files these are."""
+_LOG_OFFSET = re.compile(r'(?:(\w+):)?\{.*"logOffset":(\d+)')
+"""A source of files counts the entries of a log of its own, which says what files these are.
+
+If sources have names, what Spark notes of one begins with its name, and its log is in the folder of this name.
+"""
 
 
 Files = Callable[[str], str | None]
@@ -41,8 +44,19 @@ def offsets_of(files: Files, batch: int) -> str:
     Args:
         files: the files where Spark keeps how far a query has read.
         batch: the number of the micro-batch.
+
+    Raises:
+        CheckpointError: Spark has noted how many entries of a log of files it has read, and the log lacks the last one.
     """
-    return _digest(_noted(files, batch))
+    noted = _noted(files, batch)
+    lost = [name for name, text in noted.items() if text is None]
+    if lost:  # A number alone comes again with other files.
+        raise CheckpointError(
+            f"Spark's checkpoint has no {lost[0]}, which says what files micro-batch {batch} has read, and which is the"
+            f" newest entry that its offsets/{batch} counts: put the file back from a copy, or start a new query from"
+            " the input that the space has not seen"
+        )
+    return _digest(noted)
 
 
 def offsets_before(files: Files, batch: int) -> str:
@@ -53,7 +67,7 @@ def offsets_before(files: Files, batch: int) -> str:
         batch: the number of the micro-batch after it.
     """
     noted = _noted(files, batch - 1)
-    return "" if None in noted else _digest(noted)
+    return "" if None in noted.values() else _digest(noted)
 
 
 def query_of(files: Files, checkpoint: str) -> str | None:
@@ -138,28 +152,30 @@ def _file_system(url: str) -> type | None:
     return None
 
 
-def _noted(files: Files, batch: int) -> list[str | None]:
+def _noted(files: Files, batch: int) -> dict[str, str | None]:
     """Return what Spark has noted of the rows of a micro-batch: where it ends, and the files that this stands for.
 
     It is empty if Spark has noted nothing, and has ``None`` for a file that is gone.
     """
-    noted = files(f"offsets/{batch}")
+    name = f"offsets/{batch}"
+    noted = files(name)
     if noted is None:
-        return []
+        return {}
     sources = noted.splitlines()[_HEAD_LINES:]
-    return ["\n".join(sources), *_file_logs(files, sources)]
+    logs = {entry: files(entry) or files(f"{entry}.compact") for entry in _log_entries(sources)}
+    return {name: "\n".join(sources), **logs}
 
 
-def _digest(noted: Sequence[str | None]) -> str:
-    return hashlib.blake2b("".join(text or "" for text in noted).encode(), digest_size=16).hexdigest() if noted else ""
+def _digest(noted: Mapping[str, str | None]) -> str:
+    texts = "".join(text or "" for text in noted.values())
+    return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest() if noted else ""
 
 
-def _file_logs(files: Files, sources: Sequence[str]) -> Iterator[str | None]:
-    for number, offset in enumerate(sources):
-        found = _LOG_OFFSET.search(offset)
+def _log_entries(sources: Sequence[str]) -> Iterator[str]:
+    for place, offset in enumerate(sources):
+        found = _LOG_OFFSET.match(offset)
         if found is not None:
-            entry = f"sources/{number}/{found[1]}"
-            yield files(entry) or files(f"{entry}.compact")
+            yield f"sources/{found[1] or place}/{found[2]}"
 
 
 def _read_local(folder: Path, name: str) -> str | None:

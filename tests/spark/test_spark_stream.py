@@ -79,6 +79,8 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
     folder = tmp_path / "a b%20c#d"
     (folder / "offsets").mkdir(parents=True)
     (folder / "offsets" / "7").write_text('v1\n{}\n{"logOffset":0}\n')
+    (folder / "sources" / "0").mkdir(parents=True)
+    (folder / "sources" / "0" / "0").write_text("a")
     named = spelling.format(folder)
     if spelling == "a relative path":
         named = os.path.relpath(folder, jvm.java.lang.System.getProperty("user.dir"))
@@ -115,11 +117,36 @@ def test_a_folder_that_only_hadoop_finds_is_as_if_it_were_empty() -> None:
 
 
 def test_what_came_before_a_batch_is_known_as_long_as_all_of_it_is_kept() -> None:
-    noted = {"offsets/7": 'v1\n{}\n{"logOffset":3}\n5', "sources/0/3": "a", "offsets/8": 'v1\n{}\n{"logOffset":4}\n6'}
+    noted = {"offsets/7": 'v1\n{}\n{"logOffset":3}\n5', "sources/0/3": "a"}
+    noted |= {"offsets/8": 'v1\n{}\n{"logOffset":4}\n6', "sources/0/4": "b"}
     assert offsets_before(noted.get, 8) == offsets_of(noted.get, 7) != offsets_of(noted.get, 8)
     assert offsets_before({**noted, "sources/0/3": "b"}.get, 8) != offsets_of(noted.get, 7)
     del noted["sources/0/3"]
     assert (offsets_before(noted.get, 8), offsets_before(noted.get, 0)) == ("", "")
+
+
+def test_the_files_of_a_source_with_a_name_are_found_under_it() -> None:
+    noted = {
+        "offsets/7": 'v2\n{}\na_1:{"logOffset":3}\nb:-\n2:{"logOffset":5}',
+        "sources/a_1/3": "a",
+        "sources/2/5": "c",
+    }
+    before = offsets_before(noted.get, 8)
+    assert before == offsets_of(noted.get, 7) != ""
+    for name in ("sources/a_1/3", "sources/2/5"):
+        assert offsets_of({**noted, name: "other"}.get, 7) != before
+    noted["sources/2/5.compact"] = noted.pop("sources/2/5")
+    assert offsets_of(noted.get, 7) == before
+
+
+@pytest.mark.parametrize(("version", "offset", "log"), [("v1", "", "0"), ("v2", "a:", "a")])
+def test_a_batch_whose_files_are_not_known_any_more_is_refused(version: str, offset: str, log: str) -> None:
+    noted = {"offsets/7": f'{version}\n{{}}\n{offset}{{"logOffset":3}}'}
+    with pytest.raises(
+        CheckpointError, match=rf"no sources/{log}/3, .* micro-batch 7 .*: put the file back from a copy"
+    ):
+        offsets_of(noted.get, 7)
+    assert offsets_before(noted.get, 8) == ""
 
 
 def test_an_older_checkpoint_of_spark_is_noticed(
