@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,13 @@ _COMPARISONS = (EqualTo, *_LOWER, *_UPPER)
 
 _DIGITS = 28
 """Of the default context of Python's decimals."""
+
+_FIRST_SAFE_YEAR = 1900
+"""Spark hands dates and instants over in Java's old calendar, by the time zone of Java: it lacks ten days of 1582, and
+some minutes or a day where a place left its local time, the last at the end of 1899."""
+
+_AFTER_SKIPPED = frozenset([date(1993, 8, 22), date(1995, 1, 1), date(2011, 12, 31)])
+"""What Spark makes of the day before where the time zone of Java has skipped that one, in the Pacific."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,8 @@ def _read_as_stored(schema: TableSchema, read_as: StructType | None) -> set[str]
 
 def _may_be_rounded(value: Any) -> bool:
     """Return whether a literal may differ from that of the filter: PySpark makes Decimals with 28 digits."""
+    if isinstance(value, date):  # Or an instant.
+        return value.year < _FIRST_SAFE_YEAR or value in _AFTER_SKIPPED
     return isinstance(value, Decimal) and len(value.as_tuple().digits) >= _DIGITS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
@@ -29,6 +30,24 @@ SHORT = Decimal("1.500000000000000000")
 )
 def test_bounds(filters: list[Filter], expected: Bounds) -> None:
     assert bounds_of(SCHEMA, filters) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "is_bound"),
+    [
+        (date(1582, 10, 15), False),  # As Spark hands over each of the ten days before, which Java's calendar lacks.
+        (datetime(1582, 10, 15, 12, tzinfo=UTC), False),
+        (datetime(1883, 11, 18, 17, tzinfo=UTC), False),  # As minutes before it, where New York left its local time.
+        (date(2011, 12, 31), False),  # As the day before, where Samoa skipped it.
+        (date(1900, 1, 1), True),
+        (datetime(2011, 12, 31, tzinfo=UTC), True),
+    ],
+    ids=str,
+)
+def test_a_time_that_stands_for_others_sets_no_bound(value: date, is_bound: bool) -> None:
+    schema = TableSchema([Column("t", "timestamptz" if isinstance(value, datetime) else "date")], ["t"])
+    assert bool(bounds_of(schema, [EqualTo(("t",), value)])) is is_bound
+    assert bool(bounds_of(schema, [GreaterThan(("t",), value)])) is is_bound
 
 
 @pytest.mark.parametrize(("kind", "is_bound"), [(DoubleType(), True), (FloatType(), False)], ids=str)
