@@ -25,6 +25,12 @@ _MEANINGLESS = {
 }
 """For each kind of read, the options that have no meaning for it."""
 
+_OF_CATALOG = (
+    "Spark hands over no option when it is read: use CREATE TEMPORARY VIEW name USING objectspace"
+    " OPTIONS (path '...', table '...'), or spark.read"
+)
+"""Of a table of Spark's catalog: why it cannot be read, and what can."""
+
 _SWITCHES = ("changes", "pushdown")
 """Options that are off by default: saying so has a meaning for every read."""
 
@@ -47,9 +53,12 @@ def kind_of(options: Mapping[str, str]) -> str:
     Raises:
         ObjectSpaceError: an option is missing, unknown, or without meaning for what is read.
     """
+    if "provider" in options and "location" in options:  # What Spark notes of such a table when it is created.
+        raise ObjectSpaceError(f"a table of Spark's catalog cannot be one of this format: {_OF_CATALOG}")
     require_known(options, _OPTIONS)
     if "path" not in options:
-        raise ObjectSpaceError("load() lacks a location: give the one of a space, or the path of a store file")
+        unless = f"; if it is a table of Spark's catalog, {_OF_CATALOG}" if not options else ""
+        raise ObjectSpaceError(f"load() lacks a location: give the one of a space, or the path of a store file{unless}")
     given = [kind for kind in _KINDS if kind in options]
     if not given:
         raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")

@@ -314,6 +314,19 @@ def test_a_read_without_a_location_says_so() -> None:
         ObjectSpaceSource({"table": "totals"}).schema()
 
 
+# What Spark hands over when such a table is created without a schema of its own, and when it is read.
+@pytest.mark.parametrize("options", [{"provider": "objectspace", "owner": "me", "option.table": "totals"}, {}], ids=str)
+def test_a_table_of_the_catalog_is_refused_with_what_can_be_read(location: str, options: dict[str, str]) -> None:
+    given = {**options, "path": location, "location": location, "table": "totals"} if options else {}
+    with pytest.raises(ObjectSpaceError, match=r"table of Spark's catalog.*: use CREATE TEMPORARY VIEW name USING"):
+        ObjectSpaceSource(given).reader(StructType([StructField("total", LongType())]))
+
+
+def test_what_can_be_read_instead_of_a_table_of_the_catalog(spark: SparkSession, location: str) -> None:
+    spark.sql(f"CREATE TEMPORARY VIEW viewed USING objectspace OPTIONS (path '{location}', table 'totals')")
+    assert spark.table("viewed").count() == load(spark, location, table="totals").count()
+
+
 @pytest.mark.parametrize("kind", [{"table": "totals"}, {"object": "seen"}, {"kvt": "s/last"}], ids=str)
 def test_what_is_off_without_options_may_be_put_off(location: str, kind: dict[str, str]) -> None:
     options = {"path": location, **kind}
