@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.types as pt
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -42,9 +43,25 @@ def _column(batch: pa.RecordBatch, field: pa.Field, what: str) -> pa.Array:
         raise ObjectSpaceError(f"{what}, column {field.name!r}: it holds NULL, and the schema of the read allows none")
     if found.type.equals(field.type):
         return found
+    _require_fields(found.type, field.type, f"{what}, column {field.name!r}")
     try:
         return found.cast(field.type)
     except pa.ArrowException as error:
         raise ObjectSpaceError(
             f"{what}, column {field.name!r}: it is {found.type}, and the schema of the read says {field.type}: {error}"
         ) from None
+
+
+def _require_fields(found: pa.DataType, wanted: pa.DataType, where: str) -> None:
+    """Refuse a field that a struct does not have, also one in a list: PyArrow makes a NULL of it."""
+    if pt.is_list(found) and pt.is_list(wanted):
+        _require_fields(found.value_type, wanted.value_type, where)
+    if not (pt.is_struct(found) and pt.is_struct(wanted)):
+        return
+    names = [field.name for field in found]
+    for field in wanted:
+        if field.name not in names:
+            raise ObjectSpaceError(
+                f"{where}: it has no field {field.name!r}: the schema of the read may name {', '.join(names)}"
+            )
+        _require_fields(found.field(field.name).type, field.type, f"{where}, field {field.name!r}")

@@ -28,6 +28,7 @@ from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
 from objectspace.spark.change_feed import Part, changes
+from objectspace.spark.forms import conforming
 from objectspace.spark.key_values import key_value_tables
 from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
@@ -384,6 +385,28 @@ def test_a_schema_that_does_not_fit_is_refused(typed: Path) -> None:
         reader = SpaceReader(Subject.of({"path": str(typed), "table": "t"}), StructType([field]))
         with pytest.raises(ObjectSpaceError, match=message):
             list(reader.read(reader.partitions()[0]))
+
+
+@pytest.mark.usefixtures("spark")  # By which a schema is parsed.
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            "s struct<aa:long,b:int>",
+            r"^table 't', column 's': it has no field 'aa': the schema of the read may name a, b$",
+        ),
+        ("l array<struct<z:struct<y:long>>>", r"^table 't', column 'l', field 'z': it has no field 'y': .* name x$"),
+        ("s struct<b:int>, l array<struct<z:struct<x:int>>>", None),
+    ],
+)
+def test_a_field_that_a_struct_does_not_have_is_refused(wanted: str, message: str | None) -> None:
+    batch = pa.record_batch({"s": [{"a": 1, "b": 2}], "l": [[{"z": {"x": 3}}]]})
+    conformed = conforming(StructType.fromDDL(wanted), "table 't'")
+    if message is None:
+        assert conformed(batch).to_pylist() == [{"s": {"b": 2}, "l": [{"z": {"x": 3}}]}]
+    else:
+        with pytest.raises(ObjectSpaceError, match=message):
+            conformed(batch)
 
 
 def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSession, tmp_path: Path) -> None:
