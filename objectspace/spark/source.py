@@ -111,11 +111,13 @@ class ObjectSpaceSource(DataSource):
         """Return the reader of a batch.
 
         Raises:
-            ObjectSpaceError: changes are asked for, or the option columns and the schema of the read differ.
+            ObjectSpaceError: changes are asked for, or the schema of the read is empty, has a column twice, or differs
+                from the option columns.
         """
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
         subject = self._loaded or Subject.of(self.options)
+        _require_columns(schema)
         if subject.columns is not None and {*subject.columns} != {*schema.names}:
             raise ObjectSpaceError(
                 f"the option columns is {', '.join(subject.columns)}, and the schema of the read has"
@@ -131,11 +133,12 @@ class ObjectSpaceSource(DataSource):
 
         Raises:
             ObjectSpaceError: what is read is not a table, the option changes is missing, an option is not a number, or
-                the schema of the read lacks op.
+                the schema of the read is empty, lacks op or has a column twice.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
             raise ObjectSpaceError("readStream gives the changes of a table: pass the options table and changes=true")
+        _require_columns(schema)
         if "op" not in schema.names:
             raise ObjectSpaceError(
                 f"the schema of the read has {', '.join(schema.names)}: expected op besides, a string, which says"
@@ -295,3 +298,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._subject = self._subject.feeding([name for name in self._schema.names if name not in FEED.names])
             self._has_started = True
         return self._subject
+
+
+def _require_columns(schema: StructType) -> None:
+    """Refuse a schema of a read that is empty, of which Spark counts no row, or has a column twice."""
+    if not schema.names:
+        raise ObjectSpaceError("the schema of the read is empty: expected columns; without a schema all are read")
+    if len(set(schema.names)) < len(schema.names):
+        raise ObjectSpaceError(f"the schema of the read has {', '.join(schema.names)}: expected each column once")

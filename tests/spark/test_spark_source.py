@@ -343,6 +343,25 @@ def test_columns_that_a_schema_does_not_have_and_writes_that_are_no_streams_are_
         source.writer(source.schema(), overwrite=False)
 
 
+@pytest.mark.parametrize(
+    "options", [{"table": "totals"}, {"table": "totals", "changes": "true"}, {"object": "seen"}], ids=str
+)
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ((), "schema of the read is empty: expected columns"),
+        (("op", "k", "op"), "read has op, k, op: expected each column once"),
+    ],
+)
+def test_a_schema_of_no_column_or_of_one_twice_is_refused(
+    location: str, options: dict[str, str], names: tuple[str, ...], message: str
+) -> None:
+    source = ObjectSpaceSource({"path": location, **options})
+    read = source.streamReader if "changes" in options else source.reader
+    with pytest.raises(ObjectSpaceError, match=message):
+        read(StructType([StructField(name, LongType()) for name in names]))
+
+
 def test_bad_options_are_told_through_spark(spark: SparkSession, location: str) -> None:
     with pytest.raises(PySparkException, match="there is no option 'epcoh': expected epoch"):
         load(spark, location, table="totals", epcoh="1").collect()
