@@ -49,7 +49,19 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
                 edits[key] = live[key]
             live[key] = value
         else:
-            table.write(key, value)
+            self._set_known(key, value)
+
+    @undivided
+    def _set_known(self, key: bytes, value: str | bytes) -> None:
+        """Set the value of a key that was in memory a moment ago: another thread may be dropping clean slots."""
+        table = self._table
+        with self._home.mutex:
+            if key in table.live:
+                if key not in table.edits:
+                    table.edits[key] = table.live[key]
+                table.live[key] = value
+                return
+        self._put(key, value)
 
     def _put(self, key: Any, value: Any) -> None:
         if type(key) is not bytes or not _is_storable(value):

@@ -121,6 +121,28 @@ def test_an_edit_of_what_another_thread_drops_from_memory_is_whole(
             assert expected == ([-1] if edit is clear else None)
 
 
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_raw_entry_that_another_thread_may_drop_is_set(
+    path: Path, edited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {number.to_bytes(2): str(number) for number in range(COUNT)}
+    with opened(path) as space:
+        space.create_sorted_dictionary("changed", raw=True).update(entries)
+        space.create_dictionary("read").update(zip(range(COUNT), range(COUNT), strict=True))
+        space.checkpoint()
+    with opened(path) as space:
+        target: Any = space.get("changed")
+        assert [target[key] for key in list(entries)[:100]] == [str(number) for number in range(100)]
+        target[b"\0\0"] = "first"
+        key = b"\0\0" if edited else number_to_change(target)
+        worked = in_the_midst(monkeypatch, table, "_pop", lambda: target.__setitem__(key, "set"))
+        read_until(space.get("read"), worked)
+        space._check()
+        space.checkpoint()
+    with opened(path) as again:
+        assert again.get("changed").copy() == {**entries, b"\0\0": "first", key: "set"}  # type: ignore[attr-defined]
+
+
 def test_an_object_may_get_a_new_id_while_another_thread_looks_for_what_to_drop(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
