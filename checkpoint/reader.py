@@ -489,7 +489,7 @@ class Reader:
 
 
 _new = tuple.__new__
-"""Makes a row at once: the class of a named tuple takes twice as long."""
+"""Makes a row at once: the class of a named tuple has a constructor in Python, which every read would wait for."""
 
 _value = itemgetter(1)
 

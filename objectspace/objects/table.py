@@ -225,7 +225,7 @@ class SlotTable:
         if self.complete:
             self._write(key, value)
             return
-        with self.owner._home.mutex:  # Another thread may be dropping clean slots, as this one is until it is set.
+        with self.owner._home.mutex:  # Another thread may be dropping clean slots, and this one is clean until then.
             self._write(key, value)
 
     def _write(self, key: Any, value: Any) -> None:
@@ -772,8 +772,7 @@ class SlotTable:
 
         Args:
             count: how many were read, if they are not counted yet.
-            ahead: how many to account for that may be read next: for each by itself it takes a fourteenth of the time
-                of reading one.
+            ahead: how many to account for that may be read next: for each by itself it adds to the time of reading it.
         """
         self.faults += count
         self.owner._home.account(self.owner, (self.owner._held() + ahead) * self.owner._weight)

@@ -41,7 +41,7 @@ def united(streams: Sequence[Stream]) -> Stream:
         append_only=all(stream.node.append_only for stream in streams),
         is_promised=all(stream.node.is_promised for stream in streams),
         also_promised=tuple(
-            [one for one in keyed[0].node.also_promised if all(one in stream.node.promises for stream in keyed)]
+            [one for one in keyed[0].node.promises if all(one in stream.node.promises for stream in keyed)]
         ),
     )
     return first.pipeline.stream_of(node, first.columns)

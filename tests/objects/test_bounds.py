@@ -191,6 +191,23 @@ def test_large_values_are_weighed_although_small_ones_were_read_before() -> None
     again._check()
 
 
+@pytest.mark.parametrize("period", [2, 4, 8, 16, 17])
+def test_large_values_are_weighed_at_whatever_distance_they_lie(period: int) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
+    values = {number: TEXT * 10 if number % period == 1 else "s" for number in range(3_000)}
+    space.create_dictionary("t").update(values)
+    space.checkpoint()
+    again = PersistedObjectSpace(space.store, cache_slots=2_000)
+    target: Any = again.get("t")
+    for number in range(24):  # They stay in memory.
+        target[-number] = "new"
+    most = 0
+    for number in range(24, 3_000):
+        assert target[number] == values[number]
+        most = max(most, sum(map(len, dict.values(target))))
+    assert len(TEXT) * 10 < most <= 2 * 2_000 * limits.SLOT_BYTES
+
+
 def test_lists_of_large_values_leave_memory_when_nobody_has_them() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=2_000)
     for number in range(100):

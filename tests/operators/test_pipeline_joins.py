@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineChangedError, Stream, col, count, sum_
+from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineChangedError, Stream, col, count, lit, sum_
 from objectspace.relational import Chunk, Column, SchemaError, StorageTable, TableSchema
 from objectspace.testing import crash_everywhere
 
@@ -173,6 +173,22 @@ def test_the_promises_about_both_times_of_a_join_hold_for_what_is_behind_it(
     expected = model.answer(f"SELECT p.k, p.u, v.t FROM {joined}")
     run = played(as_of, batches, recoveries)
     assert Counter(run.rows("result")) == (expected if min(least.values()) > -100 else Counter())
+
+
+@pytest.mark.parametrize("join_first", [True, False])
+def test_a_union_has_each_promise_that_all_its_streams_have(join_first: bool) -> None:
+    pipeline = Pipeline()
+    left, right, other = (
+        pipeline.source(name, {"k": "string", "t": "int64"}).watermark("t", 0) for name in ("left", "right", "other")
+    )
+    joined = left.join(right.select("k", u="t"), on="k", within=("t", "u", 0, 0)).select("k", "t", "u")
+    renamed = other.select("k", u="t", t=lit(0)).select("k", "t", "u")
+    streams = (joined, renamed) if join_first else (renamed, joined)
+    closed = streams[0].union(streams[1]).group_by("u").on_window_close()
+    closed.agg(n=count()).materialize("closed")
+    times = [[1, 2], [2], [9], []]
+    batches = [{name: [("x", time) for time in few] for name in ("left", "right", "other")} for few in times]
+    assert pipeline.run_local(batches).rows("closed") == [(1, 2), (2, 6)]
 
 
 def test_groups_that_wait_for_one_column_promise_nothing_about_another() -> None:
