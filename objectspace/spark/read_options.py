@@ -55,6 +55,10 @@ def kind_of(options: Mapping[str, str]) -> str:
     """
     if "provider" in options and "location" in options:  # What Spark notes of such a table when it is created.
         raise ObjectSpaceError(f"a table of Spark's catalog cannot be one of this format: {_OF_CATALOG}")
+    if "paths" in options:  # What Spark makes of a list.
+        raise ObjectSpaceError(
+            f"load() takes one location: found {options['paths']}: read each by itself, and put them together with union"
+        )
     require_known(options, _OPTIONS)
     if "path" not in options:
         unless = f"; if it is a table of Spark's catalog, {_OF_CATALOG}" if not options else ""

@@ -112,7 +112,11 @@ class Target:
         require_known(options, _OPTIONS)
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
         if missing:
-            raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
+            of_catalog = "; toTable() cannot be used, a table of Spark's catalog has no place for options"
+            raise ObjectSpaceError(
+                f"writeStream to format objectspace takes the option {missing[0]}: found none"
+                f"{of_catalog if missing[0] == 'path' else ''}"
+            )
         if options["table"].startswith("$"):
             raise ObjectSpaceError(
                 f"the option table is {options['table']!r}: such names belong to the library: choose one without '$'"

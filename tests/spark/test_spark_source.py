@@ -315,6 +315,11 @@ def test_a_read_without_a_location_says_so() -> None:
         ObjectSpaceSource({"table": "totals"}).schema()
 
 
+def test_a_read_of_several_locations_says_that_it_takes_one(spark: SparkSession, location: str) -> None:
+    with pytest.raises(PySparkException, match=r"load\(\) takes one location: found \[.*,.*\]: read each by itself"):
+        spark.read.format("objectspace").option("table", "totals").load([location, location])
+
+
 # What Spark hands over when such a table is created without a schema of its own, and when it is read.
 @pytest.mark.parametrize("options", [{"provider": "objectspace", "owner": "me", "option.table": "totals"}, {}], ids=str)
 def test_a_table_of_the_catalog_is_refused_with_what_can_be_read(location: str, options: dict[str, str]) -> None:

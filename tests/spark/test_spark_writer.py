@@ -115,6 +115,8 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         planned(op="ops")
     with pytest.raises(ObjectSpaceError, match="there is no option 'retainEpoch': expected retainEpochs"):
         planned(retainEpoch="2")
+    with pytest.raises(ObjectSpaceError, match=r"takes the option path: found none; toTable\(\) cannot be used"):
+        planned(path="")
 
 
 def test_the_epoch_of_a_change_feed_is_refused_where_rows_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
