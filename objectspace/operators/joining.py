@@ -67,6 +67,8 @@ def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -
                 f"on= takes names, or pairs of a name of the left side and one of the right: found {pair!r}"
             )
     _check(extras, left, right)
+    for name, two in pairs:
+        _require_one_type(left.schema, name, right.schema, two)
     shared = [name for name, other in pairs if name == other]
     kind = JOINS.get(how, how)
     renamed = _names_of_right(left, right, shared, extras.suffix)
@@ -267,6 +269,16 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
         raise SchemaError(
             f"as_of= takes a history: the key of the right side must hold its time {extras.as_of[1]!r}, so that a new"
             " version is another row"
+        )
+
+
+def _require_one_type(left: TableSchema, name: str, right: TableSchema, other: str) -> None:
+    """Refuse columns that cannot be equal, while both have the names that the caller knows."""
+    types = left.column(name).type, right.column(other).type
+    if types[0] != types[1]:
+        raise SchemaError(
+            f"on= has {name!r} of the left side, {types[0]}, and {other!r} of the right side, {types[1]}: expected one"
+            f" type: cast one of them before, as with_columns({other}=col({other!r}).cast({str(types[0])!r})) does"
         )
 
 

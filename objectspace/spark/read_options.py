@@ -57,7 +57,8 @@ def kind_of(options: Mapping[str, str]) -> str:
         raise ObjectSpaceError(f"a table of Spark's catalog cannot be one of this format: {_OF_CATALOG}")
     if "paths" in options:  # What Spark makes of a list.
         raise ObjectSpaceError(
-            f"load() takes one location: found {options['paths']}: read each by itself, and put them together with union"
+            f"load() takes one location: found {options['paths']}: read each by itself, and put them together with"
+            " union()"
         )
     require_known(options, _OPTIONS)
     if "path" not in options:

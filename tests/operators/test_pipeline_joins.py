@@ -431,3 +431,16 @@ def test_state_is_not_taken_over_by_a_join_that_is_null_safe_in_another_column(t
 def test_a_null_safe_that_does_not_fit_the_columns_is_refused(mask: Any) -> None:
     with pytest.raises(SchemaError, match="null_safe= is True or False, or a list of one for each column of on="):
         null_safe(mask)
+
+
+def test_columns_of_different_types_are_refused_by_the_names_that_they_have() -> None:
+    pipeline = Pipeline()
+    orders = pipeline.source("orders", {"id": "int64", "v": "int64"}, key=["id"])
+    names = pipeline.source("names", {"id": "string", "name": "string"}, key=["id"])
+    expected = r"'id' of the left side, int64, and 'id' of the right side, string: .* with_columns\(id=(.*)\) does"
+    with pytest.raises(SchemaError, match=expected):
+        orders.join(names, "id")
+    numbered = names.with_columns(id=col("id").cast("int64"))
+    orders.join(numbered, "id").select("id", "name").materialize("named")
+    with pipeline.run_local([{"orders": [(1, 10), (2, 20)], "names": [("2", "two")]}]) as run:
+        assert run.rows("named") == [(2, "two")]
