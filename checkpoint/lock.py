@@ -156,7 +156,7 @@ def _may_live(pid: int, host: str) -> bool:
         return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # No process has a number that the system does not have.
         return False
     except OSError:
         return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import orjson
 
@@ -93,10 +95,11 @@ def note_rollback(connection: sqlite3.Connection, last: Newest, number: int) -> 
     if last.number <= number:
         return
     row = connection.execute("SELECT value FROM setting WHERE key = ?", (ROLLBACKS,)).fetchone()
-    try:
+    known: Any = []
+    with suppress(orjson.JSONDecodeError, TypeError):  # What only informs must not keep anybody from rolling back.
         known = orjson.loads(row[0]) if row else []
-    except (orjson.JSONDecodeError, TypeError):
-        known = []  # a setting that only informs must not keep anybody from rolling back
+    if not isinstance(known, list):
+        known = []
     entry = {"time": timestamp(), "from": last.number, "from_epoch": last.epoch, "to": number}
     text = orjson.dumps([*known, entry][-_ROLLBACKS_KEPT:]).decode()
     connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (ROLLBACKS, text))

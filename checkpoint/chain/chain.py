@@ -31,6 +31,7 @@ from checkpoint.chain.founding import SpaceFile, require_nothing
 from checkpoint.chain.lineages import next_lineages
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import (
+    MOST_SHARDS,
     AcceptedRun,
     Manifest,
     SourcePosition,
@@ -85,9 +86,10 @@ class Chain(Epochs):
 
         Dirties: ``space.json``, if it is absent.
         """
-        if type(shards) is not int or not 1 <= shards <= 256:
+        if type(shards) is not int or not 1 <= shards <= MOST_SHARDS:
             raise CheckpointError(
-                f"space at {location.url}: expected 1 to 256 shards, found {shards!r}: give their number as an int"
+                f"space at {location.url}: expected 1 to {MOST_SHARDS} shards, found {shards!r}: give their number as"
+                " an int"
             )
         is_new = not cls.is_at(location)
         if is_new:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import DIVISION, AcceptedRun, seal, unseal
+from checkpoint.chain.manifest import DIVISION, MOST_SHARDS, AcceptedRun, seal, unseal
 from checkpoint.chain.plan import Lineage
 from checkpoint.chain.runfile import checked, checksum
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
@@ -83,9 +83,27 @@ class Division:
         values = unseal(data, place, DIVISION_FORMAT)
         try:
             del values["format"]
-            return cls(**{**values, "parts": tuple(map(Part.from_dict, values["parts"]))})
-        except (TypeError, ValueError, KeyError) as error:
+            found = cls(**{**values, "parts": tuple(map(Part.from_dict, values["parts"]))})
+            found._require_fit()
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise CorruptStoreError(f"{place} is no division ({error}): {RESTORE}") from error
+        return found
+
+    def _require_fit(self) -> None:
+        """Refuse values that no division can have, even if the checksum is right.
+
+        Raises:
+            TypeError, ValueError: it is so.
+        """
+        numbers = (self.shard, self.shards, self.before, *(part.shard for part in self.parts))
+        if {type(number) for number in numbers} != {int}:
+            raise ValueError(f"its numbers of shards are {numbers!r:.200}")
+        if max(self.shards, self.before) > MOST_SHARDS or self.shard not in range(self.shards):
+            raise ValueError(f"it is shard {self.shard} of {self.shards}, of {self.before} before")
+        if not self.parts or any(part.shard not in range(self.before) for part in self.parts):
+            raise ValueError(f"it is made of the shards {[part.shard for part in self.parts]} of {self.before}")
+        if not isinstance(self.operator, str) or not isinstance(self.rule, dict):
+            raise TypeError(f"its operator is {self.operator!r:.80}, and its rule {self.rule!r:.80}")
 
 
 def write_division(location: Location, division: Division, epoch: int) -> AcceptedRun:

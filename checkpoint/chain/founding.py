@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Self
 
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import PLAIN_FORMAT, seal, unseal
+from checkpoint.chain.manifest import MOST_SHARDS, PLAIN_FORMAT, seal, unseal
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 
 SPACE_FILE = "space.json"
@@ -16,6 +17,8 @@ SPACE_FILE = "space.json"
 
 CLAIM = "copy-under-way.claim"
 """The file of whoever copies a space to a location: its files have the names of the original, as any other copy's."""
+
+_INCARNATION = re.compile(r"\w[\w-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,23 @@ class SpaceFile:
             )
         place = f"{SPACE_FILE} of {location.url}"
         try:
-            return cls(**unseal(data, place))
-        except TypeError as error:
+            found = cls(**unseal(data, place))
+            found._require_fit()
+        except (TypeError, ValueError) as error:
             raise CorruptStoreError(f"{place} founds no space ({error}): {RESTORE}") from error
+        return found
+
+    def _require_fit(self) -> None:
+        """Refuse values that no space can have, even if the checksum is right.
+
+        Raises:
+            TypeError, ValueError: it is so.
+        """
+        # Caches of the space lie in a folder of this name: it must not lead to what is not theirs.
+        if not _INCARNATION.fullmatch(self.incarnation):
+            raise ValueError(f"its incarnation is {self.incarnation!r:.80}")
+        if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
+            raise ValueError(f"it has {self.shards!r:.80} shards")
 
     @staticmethod
     def is_at(location: Location) -> bool:

@@ -30,6 +30,9 @@ CARRIED_FORMAT = 2
 PLAIN_FORMAT = 1
 """The format of spaces, and of manifests whose lineages all begin with full runs or with images of their epochs."""
 
+MOST_SHARDS = 256
+"""A space has at most so many shards: as many as there are vnodes to share out."""
+
 DIVISION = ".division"
 """The suffix of the file names of divisions."""
 
@@ -76,9 +79,26 @@ class AcceptedRun:
         """Return the run from a dictionary that ``dataclasses.asdict`` has made.
 
         Raises:
-            TypeError, ValueError: the fields are not those of a run.
+            TypeError, ValueError, KeyError: the fields are not those of a run.
         """
-        return cls(**{**values, "kind": CheckpointKind(values["kind"])})
+        found = cls(**{**values, "kind": CheckpointKind(values["kind"])})
+        found._require_fit()
+        return found
+
+    def _require_fit(self) -> None:
+        """Refuse values that no run can have, even if a checksum over them is right.
+
+        Raises:
+            TypeError, ValueError: it is so.
+        """
+        # It is read, and written by whoever copies the space, under this name: it must not lead out of the location.
+        if not _RUN_FILE.fullmatch(self.file):
+            raise ValueError(f"a run has the file name {self.file!r}")
+        numbers = (self.shard, self.epoch, self.slots, self.bytes, self.file_bytes)
+        if {type(number) for number in numbers} != {int} or min(numbers) < 0:
+            raise ValueError(f"the shard, epoch and sizes of the run file {self.file!r} are {numbers}")
+        if {type(text) for text in (self.operator, self.digest, self.checksum, self.replaces)} != {str}:
+            raise ValueError(f"the operator and digests of the run file {self.file!r} are not texts")
 
 
 ByShard = dict[tuple[str, int], tuple[AcceptedRun, ...]]
@@ -237,6 +257,11 @@ class Manifest:
         Raises:
             TypeError, ValueError: it is so.
         """
+        numbers = (self.epoch, self.base, self.shards, self.source.batch, *self.committed.values())
+        if {type(number) for number in numbers} != {int} or not 1 <= self.shards <= MOST_SHARDS:
+            raise ValueError(f"its epochs, shards and batches are {numbers!r:.200}")
+        if not all(type(figure) in (int, float) for figure in self.metrics.values()):
+            raise ValueError(f"its metrics are {self.metrics!r:.200}")
         for operator, begins in self.lineage.items():
             known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
             if len(begins) != self.shards or not known:
@@ -244,11 +269,12 @@ class Manifest:
         if type(self.partial) is not bool or self.format != self.own_format:
             raise ValueError(f"it has format {self.format}, and says what is of another one")
         for run in self.files:
-            # A copy of the space writes the file under this name.
-            if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):
-                raise ValueError(f"shard {run.shard!r} of {self.shards} has the run file {run.file!r}")
-            if {type(number) for number in (run.epoch, run.slots, run.bytes, run.file_bytes)} != {int}:
-                raise ValueError(f"the epoch and sizes of the run file {run.file!r} are not numbers")
+            if run.shard not in range(self.shards):
+                raise ValueError(f"shard {run.shard} of {self.shards} has the run file {run.file!r}")
+        # What folds runs in passes over those of the epochs that it has.
+        for run in self.runs:
+            if run.epoch != self.epoch:
+                raise ValueError(f"the run file {run.file!r} is of epoch {run.epoch}, in epoch {self.epoch}")
 
 
 def _by_shard(runs: Iterable[AcceptedRun]) -> ByShard:

@@ -35,8 +35,8 @@ from objectspace.objects import limits
 from objectspace.objects.torn import CUT, InOnePiece, undivided_read
 from objectspace.objects.variants import base_of, become, is_cold
 
-DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
-"""What decoding a damaged text may raise."""
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""What decoding a damaged text may raise; the last of one that is nested more deeply than any that is written."""
 
 
 class _Absent:
@@ -370,6 +370,8 @@ class PersistedObject:
             self._refuse_cut()  # What is in memory does not fit what is stored, which may well be sound.
         if isinstance(found, NoText):
             found, error = None, str(found)
+        if isinstance(error, RecursionError):
+            error = "it is nested too deep, or this was called from too deep in other calls, near Python's limit"
         if isinstance(error, codec.NotReadHere):
             raise ObjectSpaceError(f"{self._describe()}, slot {shown(slot):.80}: {error}; nothing is lost")
         raise DamagedObjectError(

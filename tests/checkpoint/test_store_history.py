@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from checkpoint import CheckpointError, UnknownCheckpointError, invert
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FULL, quick_store
+from tests.checkpoint.store_helpers import FULL, quick_store, run_of
+from tests.checkpoint.world import store_of
 
 Plain = dict[str, Any]
 
@@ -134,3 +136,13 @@ def test_a_view_changes_nothing_and_outlives_the_checkpoints_around_it(tmp_path:
     history.space.rollback(3)
     assert plain(history.space) == plain(view) == history.states[3]
     history.store.close()
+
+
+@pytest.mark.parametrize("noted", ["5", "null", "true", '{"a": 1}', "{", "[[]]"])
+def test_what_is_noted_of_rollbacks_keeps_nobody_from_rolling_back(noted: str) -> None:
+    with store_of([run_of({1: "a"}), run_of({1: "b"})], 4) as store:
+        store.database.conn.execute("INSERT OR REPLACE INTO setting VALUES ('rollbacks', ?)", (noted,))
+        store.truncate_after(1)
+        assert store.next_number() == 2
+        (text,) = store.database.conn.execute("SELECT value FROM setting WHERE key = 'rollbacks'").fetchone()
+        assert [entry["to"] for entry in json.loads(text)[-1:]] == [1]

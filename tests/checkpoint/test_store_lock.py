@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, StoreFailedError, StoreLockedError
+from checkpoint.lock import owner_of
 from checkpoint.session import Session
 from tests.checkpoint.store_helpers import child, first_line, other_lines, quick_store, run_of, values_in
 
@@ -240,6 +242,16 @@ def test_an_owner_that_cannot_be_read_is_another_process(path: Path) -> None:
         path.with_name("state.db.owner").write_text("[]")
         with pytest.raises(StoreLockedError, match="another process"):
             quick_store(path)
+
+
+@pytest.mark.parametrize("pid", [2**31, 2**63, 10**18])
+def test_an_owner_with_a_number_that_no_process_has_is_gone(path: Path, pid: int) -> None:
+    quick_store(path).close()
+    note = path.with_name("state.db.owner")
+    note.write_text(json.dumps({"pid": pid, "host": socket.gethostname()}))
+    assert owner_of(path) is None
+    note.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+    assert owner_of(path) == f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def test_a_store_that_failed_to_open_leaves_no_lock(path: Path) -> None:

@@ -43,6 +43,29 @@ def test_a_key_that_damage_has_made_no_key_is_named(space: PersistedObjectSpace,
             read(found)
 
 
+@pytest.mark.parametrize("depth", [500, 1_000])
+def test_a_value_that_is_nested_deeper_than_any_that_is_written_is_named(
+    space: PersistedObjectSpace, depth: int
+) -> None:
+    space.create_value("v", 1)
+    space.create_list("l").append(1)
+    space.create_dictionary("d")["a"] = 1
+    space.create_dictionary("lists", of=list)["a"] = [1]
+    space.checkpoint()
+    deep = '{"$tuple":[' * depth + "]}" * depth
+    space.store.database.conn.execute("UPDATE state_item SET value = ? WHERE value = '1'", (deep,))
+    found = PersistedObjectSpace(space.store)
+    for read in (
+        lambda: found.get("l")[0],
+        lambda: list(found.get("l")),
+        lambda: found.get("d")["a"],
+        lambda: found.get("d").copy(),
+        lambda: found.get("lists")["a"][0],
+    ):
+        with pytest.raises(DamagedObjectError, match="nested too deep|depth limit"):
+            read()
+
+
 @pytest.mark.parametrize("length", [3, 1_024])
 def test_a_lost_row_of_an_array_that_stores_every_slot_is_found(space: PersistedObjectSpace, length: int) -> None:
     space.create_array("a", length, default=0)[1] = 5

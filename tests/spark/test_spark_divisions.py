@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +27,7 @@ from checkpoint.chain import (
     write_image,
     write_image_beside,
 )
-from checkpoint.chain.division import read_division
+from checkpoint.chain.division import Division, Part, read_division
 from checkpoint.chain.location import LocalLocation
 from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
 from checkpoint.chain.runfile import checksum
@@ -430,3 +431,15 @@ def test_random_histories_of_rescales(tmp_path: Path, seed: int) -> None:
         runs = [run for shard in range(shards) for run in chain.lineage(OPERATOR, shard) if run.is_division]
         divisions = [read_division(chain.location, run) for run in runs]
         assert not any(run.is_division for one in divisions for part in one.parts for run in part.lineage)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"kinds": 5}, {"sides": "k"}, {"sides": [5]}, {"sides": [[5]]}, {"named": [5]}, {"more": []}], ids=str
+)
+def test_a_rule_that_is_none_is_refused(tmp_path: Path, rule: dict[str, Any]) -> None:
+    division = Division("op", 1, 2, 1, (Part(0, ()),), rule)
+    with (
+        pytest.raises(ObjectSpaceError, match=r"shard 1 of 'op' is divided by the rule \{.*\}, which is none: restore"),
+        dividing.divide(division, iter(()), tmp_path),
+    ):
+        pass

@@ -44,7 +44,7 @@ def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]], fol
     Time: O(slots of the old shards); memory: some of them, and the largest object that another one owns. Dirties: the
     folder.
     """
-    rule = Rule(**division.rule)
+    rule = Rule.of(division.rule, f"shard {division.shard} of {division.operator!r}")
     if rule.is_whole:
         _, store = next(parts)
         yield store.reader().image_pages()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkpoint.errors import RESTORE
+from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.operators.division.vnodes import vnode_of, vnode_router
 from objectspace.relational import Column, RelationalError, TableSchema
 
 Sides = list[list[str]]
+
+_DEPTHS = {"sides": 2, "kinds": 2, "named": 1}
+"""In how many lists the texts of a rule lie."""
 
 VnodeOfKey = Callable[[Any], int | None]
 """What tells to which vnode a key of an object belongs; None of one that rows are not routed by."""
@@ -31,6 +36,22 @@ class Rule:
     kinds: Sides = field(default_factory=list)
     named: Sequence[str] = ()
 
+    @classmethod
+    def of(cls, noted: Mapping[str, Any], place: str) -> Rule:
+        """Return the rule that lies in a file.
+
+        Args:
+            noted: its values, as ``dataclasses.asdict`` has made them.
+            place: what is divided, for messages.
+
+        Raises:
+            ObjectSpaceError: they are not those of a rule.
+        """
+        given = {name: value for name, value in noted.items() if value is not None}
+        if not all(name in _DEPTHS and _are_texts(value, _DEPTHS[name]) for name, value in given.items()):
+            raise ObjectSpaceError(f"{place} is divided by the rule {dict(noted)!r:.200}, which is none: {RESTORE}")
+        return cls(**given)
+
     @property
     def is_whole(self) -> bool:
         """Whether all rows meet in the first shard."""
@@ -40,6 +61,13 @@ class Rule:
     def is_of_library(self) -> bool:
         """Whether only the library itself writes its tables, so that each row is where rows of its key go."""
         return bool(self.sides) and not self.kinds
+
+
+def _are_texts(given: Any, depth: int) -> bool:
+    """Tell whether something is a text, or so many lists of texts."""
+    if depth:
+        return isinstance(given, list | tuple) and all(_are_texts(one, depth - 1) for one in given)
+    return isinstance(given, str)
 
 
 def vnode_by_types(kinds: Sides) -> VnodeOfKey:
