@@ -389,7 +389,13 @@ class PersistedObjectSpace(ObjectSpace):
         return f"epoch {self.last_epoch}" if number == self._store.next_number() - 1 else f"checkpoint {number}"
 
     def reader(self) -> Reader:
-        """Return the reader of the last acknowledged state."""
+        """Return the reader of the last acknowledged state.
+
+        Raises:
+            CheckpointProtocolError: the space is closed; iterators that were kept from before come here as well.
+        """
+        if self._closed:
+            self._usable()
         return self._reader
 
     def _lend(self, handle: PersistedObject) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
 
 SIZE = 40
 
@@ -53,12 +53,12 @@ def space() -> PersistedObjectSpace:
     return space
 
 
-def fill(target: Any) -> None:
+def fill(target: Any, places: Iterable[int] = range(SIZE)) -> None:
     put = next(
         (getattr(target, name) for name in ("add", "enqueue", "push", "add_last") if hasattr(target, name)),
         lambda place: target.__setitem__(place, place),
     )
-    for place in range(SIZE):
+    for place in places:
         put(place)
 
 
@@ -301,3 +301,32 @@ def test_an_iterator_of_a_queue_or_a_stack_misses_nothing_or_is_refused(
             assert (kind, make, disturbance) != ("stack", iter, "add"), "what comes on top is not in its way"
         else:
             assert found[: len(expected)] == expected, f"{begun} were taken before"
+
+
+MANY = 600
+"""More than there is room for: they are read in pages."""
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_an_iterator_of_a_closed_space_gives_all_or_says_so(is_edited: bool, begun: int) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    for kind in ITERATORS:
+        fill(getattr(space, f"create_{kind}")(kind, *([MANY] if kind == "array" else [])), range(MANY))
+    space.checkpoint()
+    for kind, make in CASES:
+        space = PersistedObjectSpace(store, cache_slots=50)
+        target: Any = space.get(kind)
+        if is_edited:
+            fill(target, [MANY // 2])
+        grows = is_edited and kind in {"queue", "stack", "linked_list"}
+        expected = len(list(make(PersistedObjectSpace(store).get(kind)))) + grows
+        iterator = make(target)
+        found = [next(iterator) for _ in range(begun)]
+        space.close()
+        try:
+            found += iterator
+        except CheckpointProtocolError:
+            continue
+        assert len(found) == expected, kind
