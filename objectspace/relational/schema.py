@@ -287,12 +287,15 @@ class TableSchema:
     def why_not_made_again_as(self, old: TableSchema) -> str:
         """Return why the columns of a table that was made again are others than those of an older one; else empty.
 
-        Each table numbers its columns itself: only their names tell what they are.
+        Each table numbers its columns itself: only their names tell what they are. The rows of both are read by these
+        numbers, so they must agree.
         """
-        names = dict(zip(old.ids, old.names))
+        names, numbers = dict(zip(old.ids, old.names)), dict(zip(old.names, old.ids))
         for own, name in zip(self.ids, self.names):
             if names.get(own, name) != name:
                 return f"column {name!r} has the number that {names[own]!r} had, and is another one"
+            if numbers.get(name, own) != own:
+                return f"column {name!r} has another number than it had: the table evolved in another way"
         return ""
 
     def difference_to(self, other: TableSchema, said: tuple[str, str] = ("stored", "wanted")) -> str:

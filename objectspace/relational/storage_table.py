@@ -470,7 +470,9 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
     reason = now.schema.why_not_evolved_from(known.schema)
     if view.object_id != after.object_id and not reason:
         reason = now.schema.why_not_made_again_as(known.schema)
-    if reason or now.layouts[: len(known.layouts)] != known.layouts:
+    if not reason and now.layouts[: len(known.layouts)] != known.layouts:
+        reason = "the table had evolved in another way, so its rows are stored otherwise"
+    if reason:
         raise SchemaMismatchError(
             f"table {name!r} was dropped and made again with another schema, and there are no changes between the two:"
             f" {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
