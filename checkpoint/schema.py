@@ -250,7 +250,8 @@ def find_unmendable(query: Query) -> Iterator[str]:
     """Yield in words what no repair can make as a store of this format has it, each with what to do about it.
 
     That is a table, and a view or an index whose name a table has: what that one holds may be somebody's, so only its
-    owner may drop it. A store of an older format is only read, as it is.
+    owner may drop it. So is a trigger on a table, which may change or undo whatever is written: the store makes none. A
+    store of an older format is only read, as it is.
     """
     if not _is_of_this_format(query):
         return
@@ -265,6 +266,9 @@ def find_unmendable(query: Query) -> Iterator[str]:
         else:
             what = f" ({'a' if instead == 'view' else 'an'} {instead} has its name)" if instead else ""
             yield f"the table {name} is missing{what}: {RESTORE}"
+    for trigger, name in query("SELECT name, lower(tbl_name) FROM sqlite_schema WHERE type = 'trigger' ORDER BY name"):
+        if name in _whole()[0]:
+            yield f"the table {name} has a trigger that the store has not created, {trigger}: drop it"
 
 
 def _unlike(table: str, found: dict[str, int]) -> Iterator[str]:

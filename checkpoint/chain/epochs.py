@@ -12,6 +12,7 @@ from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, Manifest, unseal
 from checkpoint.chain.plan import FULL_AFTER, Lineage, OperatorPlan
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
+from checkpoint.run import CheckpointKind
 
 
 class Epochs:
@@ -197,7 +198,13 @@ class Epochs:
         # The runs that a lineage starts from also hold what the epoch that it begins with has written.
         starts = self.manifest(at).starts(operator, shard)
         steps = range(begin + 1 if starts else begin, at + 1)
-        return (*starts, *(run for step in steps for run in self.manifest_for(step, at).runs_of(operator, shard)))
+        found = (*starts, *(run for step in steps for run in self.manifest_for(step, at).runs_of(operator, shard)))
+        if not found or found[0].kind is not CheckpointKind.FULL:
+            raise CorruptStoreError(
+                f"{file_name(MANIFESTS, at)} of {self.location.url}: the lineage of {operator}/{shard} begins with"
+                f" epoch {begin}, which has no full run of it: {RESTORE}"
+            )
+        return found
 
     def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
         """Return the runs of a shard that the epochs from ``first`` to ``last`` (inclusive) have written, oldest first.

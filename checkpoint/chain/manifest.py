@@ -271,7 +271,18 @@ class Manifest:
         for run in self.files:
             if run.shard not in range(self.shards):
                 raise ValueError(f"shard {run.shard} of {self.shards} has the run file {run.file!r}")
-        # What folds runs in passes over those of the epochs that it has.
+            if not 0 < self.lineage[run.operator][run.shard] <= self.epoch:
+                raise ValueError(f"the lineage of {run.operator!r}/{run.shard} begins before its run {run.file!r}")
+        self._require_runs_fit()
+
+    def _require_runs_fit(self) -> None:
+        """Refuse runs that are not those of the epoch: what folds them in would pass over them.
+
+        Raises:
+            ValueError: it is so.
+        """
+        if len(self._runs_by_shard) != len(self.runs):
+            raise ValueError("a shard has two runs")
         for run in self.runs:
             if run.epoch != self.epoch:
                 raise ValueError(f"the run file {run.file!r} is of epoch {run.epoch}, in epoch {self.epoch}")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, UnknownCheckpointError
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap
 from tests.checkpoint.store_helpers import (
@@ -341,3 +341,16 @@ def test_a_merged_run_gets_no_number_that_the_file_has_beyond_all_that_is_known(
     for number in range(2, 60):
         store.append(run_of({1: number}))
     assert store.reader(24).runs == (24 + 3 / 1024,)
+
+
+def test_rows_that_a_trigger_keeps_from_being_deleted_end_a_pruning(tmp_path: Path) -> None:
+    """It goes on until nothing is left to delete, which would be never."""
+    with quick_store(tmp_path / "state.db", history=1_000) as store:
+        for number in range(3):
+            store.append(run_of({slot: f"{number} {slot}" * 500 for slot in range(600)}, FULL))
+        store.database.conn.execute("CREATE TRIGGER t BEFORE DELETE ON state_item BEGIN SELECT RAISE(IGNORE); END")
+        with pytest.raises(CorruptStoreError, match="the table state_item keeps rows that are deleted: drop its trig"):
+            store.prune(keep=1)
+        store.database.conn.execute("DROP TRIGGER t")
+        store.prune(keep=1)
+        assert store.verify() == 1

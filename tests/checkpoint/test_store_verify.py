@@ -206,6 +206,10 @@ def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
         ),
         ("CREATE TABLE current_item (mine)", "a table has the name of the view current_item: copy what you need"),
         (
+            "CREATE TRIGGER t BEFORE INSERT ON State_Item BEGIN SELECT RAISE(IGNORE); END",
+            "the table state_item has a trigger that the store has not created, t: drop it",
+        ),
+        (
             "DROP INDEX state_large_checkpoint; CREATE TABLE state_large_checkpoint (mine)",
             "a table has the name of the index state_large_checkpoint: copy what you need",
         ),
@@ -283,7 +287,7 @@ def test_a_table_in_place_of_a_view_is_its_owners_to_drop(tmp_path: Path) -> Non
         ("view", "live_checkpoint", "CREATE VIEW live_checkpoint AS SELECT 1 AS number"),
         ("view", "current_item", "CREATE INDEX current_item ON state_item (rank)"),
         ("view", "current_item", "CREATE VIEW Current_Item AS SELECT 1 AS value"),
-        ("view", "current_item", "CREATE TRIGGER current_item AFTER INSERT ON setting BEGIN SELECT 1; END"),
+        ("view", "current_item", "CREATE TABLE m (n); CREATE TRIGGER current_item DELETE ON m BEGIN SELECT 1; END"),
         ("index", "state_large_checkpoint", ""),
         ("index", "state_large_checkpoint", "CREATE VIEW state_large_checkpoint AS SELECT 1 AS value"),
     ],
@@ -294,8 +298,7 @@ def test_a_view_or_index_that_is_missing_or_another_one_is_made_again(
     with quick_store(tmp_path / "state.db") as store:
         fill(store)
         image = image_of(store.reader())
-        store.database.conn.execute(f"DROP {kind} {name}")
-        store.database.conn.execute(instead)
+        store.database.conn.executescript(f"DROP {kind} {name}; {instead}")
         for work in (store.verify, lambda: store.fork(tmp_path / "fork.db")):
             with pytest.raises(CorruptStoreError, match=rf"the {kind} {name} is missing.*: call repair\(\)"):
                 work()
