@@ -24,6 +24,7 @@ from objectspace.kvt import (
     Remove,
     ScopeNotEmptyError,
     SerializationError,
+    TableSealedError,
     partition_of,
     partition_sql,
     route_bytes,
@@ -370,3 +371,27 @@ def test_keys_that_python_finds_equal_are_set_one_by_one(manager: KeyValueTableM
     )
     with pytest.raises(TypeError, match="one mapping or iterable of pairs: found 2"):
         family.update({}, {})
+
+
+def test_a_family_is_equal_to_a_mapping_of_the_same_pairs_and_to_no_longer_one(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t")
+    family = table.family("f")
+    family.update({b"a": b"1", b"b": b"2"})
+    assert family == {b"b": b"2", b"a": b"1"}
+    for unequal in ({b"a": b"1"}, {b"a": b"1", b"b": b"3"}, {b"a": b"1", b"b": b"2", b"c": b"3"}, {}, [b"a", b"b"]):
+        assert family != unequal
+
+
+def test_one_partition_has_every_key_and_none_is_refused() -> None:
+    assert {partition_of(b"%d" % number, None, 1) for number in range(50)} == {0}
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"the partition count is {count}: expected"):
+            partition_of(b"k", None, count)
+
+
+def test_an_empty_family_of_a_sealed_table_is_not_cleared(manager: KeyValueTableManager) -> None:
+    family = manager.open_key_value_table("s", "t").family("f")
+    family.clear()
+    manager.seal_key_value_table("s", "t")
+    with pytest.raises(TableSealedError):
+        family.clear()

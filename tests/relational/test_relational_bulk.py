@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -198,6 +198,23 @@ def test_a_key_that_an_interruption_has_left_alone_is_no_row() -> None:
     assert list(table.between(b"", b"")) == [(b"b", Operation(Kind.INSERT, None, "row"))]
     table._unsorted += [b"a", b"b"]  # What is noted before the operation, and what was sorted in but not taken away.
     assert [key for key, _ in table.between(b"", b"")] == [b"b"]
+
+
+@pytest.mark.parametrize("consistency", ["strict", "trusted", "blind"])
+@pytest.mark.parametrize("in_one", [False, True])
+def test_operations_that_come_together_have_the_net_effect_of_single_ones(consistency: Any, in_one: bool) -> None:
+    alone, together = MemTable(consistency), MemTable(consistency)
+    alone.delete(b"a", 1)
+    alone.insert(b"a", 2)
+    alone.insert(b"b", 3)
+    alone.delete(b"b", 3)
+    alone.delete(b"c", 4)
+    alone.insert(b"d", 5)
+    with together.all_or_nothing(lambda: None) if in_one else nullcontext():
+        together.write_all(
+            [b"a", b"a", b"b", b"b", b"c", b"d"], [1, None, None, 3, 4, None], [None, 2, 3, None, None, 5]
+        )
+    assert list(together.items()) == list(alone.items())
 
 
 def test_a_list_is_stored_as_it_was_when_it_came() -> None:
