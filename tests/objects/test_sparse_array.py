@@ -111,3 +111,24 @@ def test_its_order_is_that_of_what_a_rollback_brings_back() -> None:
     assert list(array) == [1, 2]
     space.rollback()
     assert (list(array), list(reversed(array))) == ([1, 3], [3, 1])
+
+
+def test_two_are_equal_if_their_defaults_and_what_is_assigned_are() -> None:
+    space = VolatileObjectSpace()
+    one, same, other = (space.create_sparse_array(name, default=int(name == "o")) for name in ("a", "b", "o"))
+    for array in (one, same, other):
+        array[3] = 7
+    assert one == same
+    assert one != other
+    same[4] = 0
+    assert one != same, "what is assigned counts, even if it is the default"
+
+
+def test_an_empty_slice_takes_and_gives_nothing(array: Any) -> None:
+    before = array.copy()
+    assert array[5:5] == []
+    array[5:5] = []
+    del array[5:5]
+    with pytest.raises(ValueError, match="1 values for a slice of 0"):
+        array[5:5] = [1]
+    assert array.copy() == before

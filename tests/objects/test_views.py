@@ -45,6 +45,8 @@ def test_a_view_of_a_range_takes_bounds_of_its_own(space: PersistedObjectSpace) 
     view = space.get_sorted_set("sorted_set").view_between(1, 2)
     assert list(view.irange(0, 9, (False, False), reverse=True)) == [2, 1]
     assert list(view.irange(1, 2, (False, True))) == [2]
+    assert list(view.irange(1, 2, (True, False))) == [1]
+    assert list(view.irange(1, 2, (False, False))) == []
     assert list(view.irange(5)) == []
 
 
@@ -166,3 +168,74 @@ def test_a_dictionary_of_objects_joins_like_a_dict(space: PersistedObjectSpace) 
     assert {"a": 0} | groups == {"a": [1]}
     groups |= {"b": [2]}
     assert groups.copy() == {"a": [1], "b": [2]}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("inclusive", [(True, True), (False, True), (True, False), (False, False)])
+def test_pages_have_no_more_than_their_bounds_say(
+    space: PersistedObjectSpace, inclusive: tuple[bool, bool], reverse: bool
+) -> None:
+    found = space.get_sorted_dictionary("sorted_dictionary")
+    for lower in (None, 0, 1, 1.5, 2, 3, 4):
+        for upper in (None, 0, 1, 2, 2.5, 3, 4):
+            expected = list(found.items_between(lower, upper, inclusive, reverse))
+            keys = [
+                key
+                for key in sorted(PAIRS, reverse=reverse)
+                if (lower is None or (lower <= key if inclusive[0] else lower < key))
+                and (upper is None or (key <= upper if inclusive[1] else key < upper))
+            ]
+            assert expected == [(key, PAIRS[key]) for key in keys]
+            pages = list(found.pages_between(lower, upper, inclusive, reverse))
+            assert [pair for page in pages for pair in page] == expected
+            assert all(pages), "no page is empty"
+
+
+def test_a_page_shows_what_was_set_since_the_page_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("objectspace.objects.limits.WHOLE_SLOTS", 0)
+    store = CheckpointStore(":memory:")
+    first = PersistedObjectSpace(store)
+    first.create_sorted_dictionary("d").update({key: key for key in range(60)})
+    first.checkpoint()
+    found = PersistedObjectSpace(store).get_sorted_dictionary("d")
+    pages = found.pages_between()
+    assert dict(next(pages)) == {key: key for key in range(16)}
+    found[3], found[20] = "late", "new"
+    assert dict(next(pages)) == {key: "new" if key == 20 else key for key in range(16, 60)}
+    assert list(pages) == []
+
+
+def test_a_view_is_emptied_and_divided_within_its_bounds(space: PersistedObjectSpace) -> None:
+    numbers = space.get_sorted_set("sorted_set")
+    view = numbers.view_between(2, 3)
+    for lower, upper in ((1, 2), (2, 4), (1, 4)):
+        with pytest.raises(ValueError, match="is outside this view, 2 to 3"):
+            view.view_between(lower, upper)
+    assert list(view.view_between(3, 3)) == [3]
+    view.clear()
+    assert (list(view), list(numbers)) == ([], [1])
+
+
+def test_pages_end_with_an_error_once_keys_came_or_went() -> None:
+    found = VolatileObjectSpace().create_sorted_dictionary("d")
+    found.update({key: key for key in range(200)})
+    pages = found.pages_between()
+    assert len(next(pages)) == 16
+    found[0] = "only its value"
+    assert len(next(pages)) == 128
+    del found[7]
+    with pytest.raises(RuntimeError, match="'d' changed size during iteration"):
+        next(pages)
+
+
+def test_a_key_that_was_removed_is_put_back_whether_or_not_it_was_set_since() -> None:
+    found = VolatileObjectSpace().create_sorted_dictionary("d")
+    found.update(PAIRS)
+    for key, is_set in ((1, False), (2, True)):
+        del found[key]
+        if is_set:
+            found[key] = "since"
+        assert found.was_set(key) == is_set
+        found.put_removed(key, "back")
+    assert list(found.items()) == [(1, "back"), (2, "back"), (3, "c")]
+    found._check()
