@@ -351,3 +351,59 @@ def test_a_list_is_not_repeated_more_often_than_64_bits_can_say(times: int) -> N
     with pytest.raises(OverflowError):
         numbers *= times
     assert numbers == [1, 2]
+
+
+@pytest.mark.parametrize("index", [slice(None, None, 7), slice(40, 3, -5), slice(-1, None, -2)])
+def test_elements_apart_are_assigned_one_by_one(store: CheckpointStore, index: slice) -> None:
+    space, numbers = recovered(store)
+    places = range(len(OLD))[index]
+    expected = list(OLD)
+    expected[index] = numbers[index] = [-place for place in places]
+    assert list(numbers) == expected
+    for wrong in ([1], []):
+        with pytest.raises(ValueError, match=f"{len(wrong)} values for an extended slice of {len(places)}"):
+            numbers[index] = wrong
+    assert space.checkpoint().slots == sum(repr(old) != repr(new) for old, new in zip(OLD, expected, strict=True))
+    assert stored(store) == expected
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_a_save_has_on_its_way_may_be_removed_meanwhile(store: CheckpointStore, is_refused: bool) -> None:
+    space, numbers = recovered(store)
+    numbers[0], numbers[-1] = "on its way", {"b": 2}
+    numbers.append("new")
+    writer = store.writer()
+    space.save(writer)
+    del numbers[-3:], numbers[0]
+    end(space, writer, is_refused=is_refused)
+    space._check()
+    assert list(numbers) == OLD[1:-2]
+    space.checkpoint()
+    assert stored(store) == OLD[1:-2]
+
+
+def test_a_list_that_was_emptied_one_by_one_begins_anew(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    numbers.insert(1, "between")
+    for _ in range(len(numbers)):
+        numbers.pop(0)
+    numbers.append("first")
+    numbers.append("last")
+    space.checkpoint()
+    assert stored(store) == ["first", "last"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, -1])
+def test_stretches_that_come_to_one_place_again_and_again_stay_in_order(place: int) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    numbers, expected = space.create_list("l"), [0, [1], 2, 3]
+    numbers.extend(expected)
+    for count in range(2, 30):
+        space.checkpoint()
+        come = [count, [count]] * count
+        numbers[place:place] = come
+        expected[place:place] = come
+        space._check()
+    space.checkpoint()
+    assert stored(store) == expected

@@ -269,3 +269,97 @@ def test_long_keys_kept_for_the_next_calls_are_fewer(ranked: CheckpointStore) ->
     assert elements.pop()[:4] == "0000"
     assert len(elements._first) <= limits.FETCH_SLOTS // 40
     assert [elements.pop()[:4] for _ in range(100)] == [f"{number:04}" for number in range(1, 101)]
+
+
+def test_a_frozenset_that_was_discarded_as_a_set_is_not_taken(space: PersistedObjectSpace) -> None:
+    sets = space.create_set("s")
+    first, second, third = (frozenset({number}) for number in range(3))
+    for one in (first, second, third):
+        sets.add(one)
+    space.checkpoint()
+    assert sets.pop() == first
+    sets.discard(set(second))  # type: ignore[arg-type]
+    assert sets.pop() == third
+    assert not sets
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("popped", [1, 3, 5, 9, 25, 60])
+def test_a_stack_may_be_emptied_below_what_a_save_has_on_its_way(popped: int, is_refused: bool) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    stack = space.create_stack("s")
+    expected: list[Any] = [number if number % 3 else [number] for number in range(60)]
+    for value in expected:
+        stack.push(value)
+    space.checkpoint()
+    for _ in range(3):
+        assert stack.pop() == expected.pop()
+    for value in ("x", [58], "y", "z"):
+        stack.push(value)
+        expected.append(value)
+    writer = store.writer()
+    space.save(writer)
+    for _ in range(popped):
+        assert stack.pop() == expected.pop()
+    stack.push("after")
+    expected.append("after")
+    if is_refused:
+        writer.rollback()
+    else:
+        writer.commit()
+        space.on_saved()
+    stack._check()
+    space.checkpoint()
+    stack._check()
+    assert stack.copy() == expected
+    assert PersistedObjectSpace(store).get_stack("s").copy() == expected
+
+
+def test_what_was_changed_in_place_is_found_at_both_ends_of_a_queue() -> None:
+    store = CheckpointStore(":memory:")
+    first = PersistedObjectSpace(store)
+    queue = first.create_queue("q")
+    for number in range(100):
+        queue.enqueue([number])
+    first.checkpoint()
+    space = PersistedObjectSpace(store)
+    queue = space.get_queue("q")
+    last = [100]
+    queue.enqueue(last)
+    space.checkpoint()
+    queue.enqueue(["not saved yet"])
+    assert queue.dequeue() == [0]
+    assert space.check_mutations() == []
+    queue.peek().append("in place")
+    last.append("in place")
+    assert space.check_mutations() == [("q", 1), ("q", 100)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_is_set_in_a_stretch_that_was_found_empty_is_found_there(
+    reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    monkeypatch.setattr(limits, "PROMOTE_SHARE", 0)
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    space.create_sorted_dictionary("d").update({key: key for key in range(100)})
+    space.checkpoint()
+    space = PersistedObjectSpace(store)
+    numbers = space.get_sorted_dictionary("d")
+    ends = range(99, 49, -1) if reverse else range(50)
+    for key in ends:
+        assert next(numbers.irange(reverse=reverse)) == key
+        del numbers[key]
+    first = 49 if reverse else 50
+    assert next(numbers.irange(reverse=reverse)) == first
+    space.checkpoint()
+    assert next(numbers.irange(reverse=reverse)) == first
+    came = [60, 70] if reverse else [40, 30]
+    for key in came:
+        numbers[key] = "came"
+        assert next(numbers.irange(reverse=reverse)) == key
+        space.checkpoint()
+        assert next(numbers.irange(reverse=reverse)) == key
+    assert list(numbers) == sorted([*came, *(range(50) if reverse else range(50, 100))])
