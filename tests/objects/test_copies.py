@@ -74,3 +74,48 @@ def test_nodes_and_views_have_one_place_and_views_of_ranges_are_copied_as_sets(
             clone(view)
     else:
         assert (type(clone(view)), clone(view)) == (set, {3, 4, 5})
+
+
+@pytest.mark.parametrize("kind", ["array", "queue", "stack", "linked_list"])
+def test_containers_of_one_length_are_equal_if_their_elements_are(kind: str) -> None:
+    space = VolatileObjectSpace()
+
+    def made(name: str, *values: Any) -> Any:
+        if kind == "array":
+            array = space.create_array(name, len(values))
+            array[:] = values
+            return array
+        target = getattr(space, f"create_{kind}")(name)
+        put = {"queue": "enqueue", "stack": "push", "linked_list": "add_last"}[kind]
+        for value in values:
+            getattr(target, put)(value)
+        return target
+
+    one, same, other, longer = made("a", 1, 2), made("b", 1, 2.0), made("c", 1, 3), made("d", 1, 2, 3)
+    assert one == same
+    assert one == list(one)
+    for unequal in (other, longer, [1, 3], [3, 1], [], dict.fromkeys(one)):
+        assert one != unequal
+        assert unequal != one
+
+
+def test_the_first_and_the_last_node_of_a_value_are_found_or_none() -> None:
+    nodes = VolatileObjectSpace().create_linked_list("l")
+    assert nodes.find(1) is nodes.find_last(1) is None
+    first, _, last = nodes.add_last(1), nodes.add_last(2), nodes.add_last(1)
+    assert (nodes.find(1), nodes.find_last(1)) == (first, last)
+    assert nodes.find(3) is nodes.find_last(3) is None
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary"])
+def test_mappings_of_one_length_are_equal_if_their_items_are(kind: str) -> None:
+    space = VolatileObjectSpace()
+    one, other = (getattr(space, f"create_{kind}")(name) for name in "ab")
+    one.update({1: "a", 2: "b"})
+    other.update({1: "a", 2: "c"})
+    assert one == {2: "b", 1: "a"}
+    for unequal in (other, {1: "a", 3: "b"}, {1: "a"}, {1: "a", 2: "b", 3: "c"}, [1, 2]):
+        assert one != unequal
+    assert (1, "a") in one.items()
+    for absent in ((1,), (1, "b"), (1, "a", 2), (3, None), [1, "a"], 1):
+        assert absent not in one.items()

@@ -184,3 +184,16 @@ def test_a_deletion_that_was_interrupted_leaves_one_handle_that_works(
     again = PersistedObjectSpace(space.store).get("d")
     assert list(again) == list(found) == [0, 1, 2, "y"]
     assert len(again) == 4
+
+
+def test_a_node_is_not_set_once_its_list_is_deleted_or_rolled_back(space: PersistedObjectSpace) -> None:
+    for name, end in (("deleted", lambda: space.delete("deleted")), ("rolled back", space.rollback)):
+        nodes = space.create_linked_list(name)
+        node, other = nodes.add_last(1), nodes.add_last(2)
+        space.checkpoint()
+        other.value = 3
+        end()
+        with pytest.raises((ObjectNotFoundError, ValueError)):
+            node.value = 5
+        if name in space:
+            assert list(space.get(name)) == [1, 2]

@@ -125,3 +125,24 @@ def test_an_error_of_who_is_told_first_keeps_nobody_else_from_being_told(space: 
     with pytest.raises(ValueError, match="first"):
         space.delete("b")
     assert (told, list(space)) == (["b", "deleted"], [])
+
+
+def test_an_error_of_who_is_told_first_is_raised_by_a_renaming_within_another_one(space: PersistedObjectSpace) -> None:
+    told: list[str] = []
+
+    def _fail(_: str, new_name: str) -> None:
+        if new_name == "inner":
+            raise LookupError("the inner one")
+
+    def _rename_further(name: str, new_name: str) -> None:
+        told.append(new_name)
+        if new_name == "outer":
+            with pytest.raises(LookupError, match="the inner one"):
+                space.rename("b", "inner")
+
+    space.on_rename(_fail, in_one_piece=True)
+    space.on_rename(_rename_further)
+    space.create_list("a")
+    space.create_list("b")
+    space.rename("a", "outer")
+    assert (told, list(space)) == (["outer", "inner"], ["outer", "inner"])
