@@ -73,6 +73,24 @@ def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: l
         assert found.last_slot(2) is None
 
 
+@pytest.mark.parametrize("page_rows", [1, 100])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_range_ends_where_the_rows_of_another_run_begin(
+    reverse: bool, page_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "LEAST_ROWS", 1)
+    state = {slot: first for first in (0, 10, 20) for slot in range(first, first + 4)}
+    with quick_store(":memory:", history=20) as store:
+        for first in (10, 20, 0):
+            store.append(run_of({slot: first for slot in state if state[slot] == first}))
+        found = store.reader()
+        edges = [slot for first in (0, 10, 20) for slot in (first - 1, first, first + 3, first + 4)]
+        for lower in edges:
+            for upper in edges:
+                slots = [item.slot for item in found.items(1, lower, upper, reverse=reverse, page_rows=page_rows)]
+                assert slots == sorted((slot for slot in state if lower <= slot <= upper), reverse=reverse)
+
+
 @pytest.mark.parametrize("length", [100_000, 3_000_000])
 def test_a_page_of_large_values_is_no_larger_than_it_must_be(length: int) -> None:
     values = dict.fromkeys(range(2000), "small") | dict.fromkeys(range(2000, 2005), "x" * length)

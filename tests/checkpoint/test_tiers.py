@@ -213,3 +213,10 @@ def test_what_is_older_than_the_history_and_read_is_not_made_up_again_each_time(
         runs.dropped(runs.unneeded(first, pins, lambda: held))
     assert at.call_count < 100
     assert all(runs.at(pin) for pin in pins)
+
+
+def test_the_readable_checkpoints_around_a_number_are_found() -> None:
+    runs = RunMap([StoredRun(number, number, number, 1) for number in (2, 3, 6, 9)])
+    assert [runs.readable(number) for number in range(1, 11)] == [2, 2, 3, 6, 6, 6, 9, 9, 9, 0]
+    assert [runs.nearest(number) for number in (1, 2, 3, 4, 9, 10)] == [[2], [3], [2, 6], [3, 6], [6], [9]]
+    assert (RunMap().readable(1), RunMap().nearest(1)) == (0, [])
