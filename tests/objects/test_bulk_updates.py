@@ -165,6 +165,19 @@ def test_values_of_several_types_that_are_read_together_are_known_as_they_are_st
     assert space.check_mutations() == [("o", 1)]
 
 
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary"])
+def test_a_value_that_is_read_by_itself_is_known_as_it_is_stored(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space, target = in_part(monkeypatch, kind, {key: [key] for key in range(40)})
+    for key in range(4):
+        assert target[key] == [key]
+    assert space.check_mutations() == []
+    target[1].append(1)
+    assert space.check_mutations() == [("o", 1)]
+    target[1], target[2] = target[1], [2]
+    assert space.checkpoint().slots == 1
+    assert space.check_mutations() == []
+
+
 def test_keys_that_come_back_after_many_were_removed_are_written_if_they_hold_something_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,6 +241,9 @@ def test_a_dictionary_in_part_is_joined_with_others_as_a_plain_one(monkeypatch: 
         assert bool(target)
         space.checkpoint()
         assert target.copy() == space.get("o").copy() == plain | other | {"c": 9}
+        for key in list(target):
+            del target[key]
+        assert (bool(target), len(target), target == {}) == (False, 0, True)
 
 
 @pytest.mark.parametrize("in_one", [False, True])
