@@ -738,3 +738,19 @@ def test_a_handle_of_a_table_whose_drop_is_interrupted_anywhere_shows_no_row_of_
                 table.get_row((1,))
         if not is_cut:
             break
+
+
+def test_a_checkpoint_that_is_refused_seals_no_table() -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema_of("k int64", key=["k"]))
+    table.insert_row((1,))
+    space.checkpoint(epoch=1)
+    writer = space.store.writer()
+    space.save(writer)
+    table.insert_row((2,))
+    with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
+        space.checkpoint(epoch=2)
+    assert (table.epoch, table.unsealed(None)) == (1, 1)
+    writer.rollback()
+    assert space.checkpoint(epoch=2).slots == 1
+    assert (table.epoch, list(table.scan())) == (2, [(1,), (2,)])
