@@ -272,3 +272,32 @@ def test_many_scans_show_no_rows_below_a_watermark_on_a_column_that_does_not_lea
     table.update_watermark(10)
     table.commit(1)
     assert table.scan_all([(), (1,)]) == [[(2, 50)], []]
+
+
+@pytest.mark.parametrize("consistency", ["strict", "trusted"])
+def test_operations_that_cancelled_others_are_taken_back_with_their_block(consistency: Any) -> None:
+    table = MemTable(consistency)
+    table.insert(b"a", 1)
+    table.delete(b"b", 2)
+    table.update(b"c", 3, 4)
+    before = list(table.items())
+    assert [key for key, _ in table.between(b"", b"")] == [b"a", b"b", b"c"]
+    with pytest.raises(LookupError), table.all_or_nothing(lambda: None):
+        table.delete(b"a", 1)
+        table.insert(b"b", 2)
+        table.update(b"c", 4, 3)
+        table.insert(b"d", 5)
+        assert [key for key, _ in table.items()] == [b"d"]
+        raise LookupError
+    assert list(table.items()) == list(table.between(b"", b"")) == before
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_of_a_table_without_a_key_shows_its_one_row_once(reverse: bool) -> None:
+    table = StateTable(new_space(), "t", TableSchema([Column("v", "int64")], []))
+    table.insert_row((1,))
+    rows = table.scan(reverse=reverse)
+    assert next(rows) == (1,)
+    table.commit(1)
+    assert list(rows) == []
+    assert list(table.scan(reverse=reverse)) == [(1,)]

@@ -344,3 +344,35 @@ def test_names_of_a_plan_are_paths_and_stay_where_users_give_them() -> None:
     ]
     with pytest.raises(SchemaError, match="two tables"):
         plan_tables(PlanNode("Join", (), (PlanNode("A", ("t",), name="x"), PlanNode("B", ("t",), name="x"))))
+
+
+def test_the_watermarks_of_vnodes_that_are_gained_hide_their_rows_at_once() -> None:
+    space = new_space()
+    schema = schema_of("n int64", "t int64", key=["n", "t"], vnode_column="n", watermark_column="t")
+    low, high = (StateTable(space, "t", schema, vnodes=vnodes) for vnodes in (range(4), range(4, 8)))
+    low.insert_rows([(1, 5), (1, 50)])
+    high.insert_rows([(6, 5), (6, 50)])
+    space.checkpoint(epoch=1)
+    high.update_watermark(10)
+    space.checkpoint(epoch=2)
+    assert (list(low.scan()), list(high.scan())) == ([(1, 5), (1, 50)], [(6, 50)])
+    high.update_vnodes(range(7, 8))
+    assert low.update_vnodes(range(7))
+    assert list(low.scan()) == [(1, 5), (1, 50), (6, 50)]
+    assert low.get_row((6, 5)) is None
+
+
+@pytest.mark.parametrize("gained", [False, True])
+def test_a_watermark_that_waits_goes_only_to_vnodes_that_were_owned_when_it_came(gained: bool) -> None:
+    space = new_space()
+    schema = schema_of("n int64", "t int64", key=["n", "t"], vnode_column="n", watermark_column="t")
+    table = StateTable(space, "t", schema, vnodes=range(4))
+    other = StateTable(space, "t", schema, vnodes=range(4, 8))
+    table.insert_rows([(1, 5)])
+    other.insert_rows([(6, 5)])
+    space.checkpoint(epoch=1)
+    table.update_watermark(10)
+    other.update_vnodes([7])
+    table.update_vnodes(range(7) if gained else range(2))
+    space.checkpoint(epoch=2)
+    assert list(table.scan()) == ([(1, 5), (6, 5)] if gained else [])
