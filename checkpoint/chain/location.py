@@ -28,6 +28,8 @@ EXCLUSIVE_PROTOCOLS = OBJECT_STORES | {"memory"}
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
 
+_AZURE = ("abfs://", "abfss://", "az://")
+
 _SERVERS = frozenset(("arrow_hdfs", "ftp", "hdfs", "http", "https", "sftp", "smb", "ssh", "webdav", "webhdfs"))
 _SERVICES = frozenset(("adl", "box", "dbfs", "dropbox", "gdrive", "gist", "git", "github", "hf", "lakefs"))
 _NOT_EXCLUSIVE = _SERVERS | _SERVICES | frozenset(("oci", "ocilake", "oss", "tos", "tosfs"))
@@ -377,6 +379,11 @@ class RemoteLocation(Location):
                 f"location {self.address}: it names a version of an object, and a space lies in a folder of many:"
                 " leave out ?versionId= and what follows"
             )
+        if "\\" in key and self.address.startswith(_AZURE):
+            raise CheckpointError(
+                f"location {self.address}: Azure takes a backslash for a slash, and what is put there is not listed:"
+                " expected another name, or slashes"
+            )
         if key.startswith("/"):
             single = re.sub(r"(?<=[^:/])/{2,}", "/", self.address, count=1)
             raise CheckpointError(
@@ -450,6 +457,10 @@ class RemoteLocation(Location):
                 return float(system.modified(f"{folder}/{name}").timestamp())
             except (FileNotFoundError, IsADirectoryError):
                 return None
+            except KeyError:  # What the clients of Azure and GCS ask for is not known of a folder.
+                if system.isdir(f"{folder}/{name}"):
+                    return None
+                raise
             except NotImplementedError as error:
                 raise CheckpointError(
                     f"location {self.address}: its file system does not tell how old a file is, which collecting"
@@ -588,8 +599,10 @@ _UNEXPECTED = "unexpected keyword argument"
 
 def _said(error: Exception) -> str:
     """Return the message of an error in one line: HDFS without Java goes on to list every path that it tried."""
-    lines = str(getattr(error, "strerror", None) or error).split("\n")
-    return next(filter(None, map(str.strip, lines)), type(error).__name__)
+    said = str(getattr(error, "strerror", None) or error)
+    if said == "None":  # What the client of S3 makes of an answer that has a code and no message, as those of Ceph.
+        said = str(_answer(error).get("Error", {}).get("Code", ""))
+    return next(filter(None, map(str.strip, said.split("\n"))), type(error).__name__)
 
 
 def _linked(staged: Path, target: Path) -> bool:

@@ -41,9 +41,11 @@ def note_image(location: Location, incarnation: str, image: AcceptedRun) -> None
 
     Raises:
         CheckpointError: the location cannot be written.
+        FencedError: its folder is gone: no other one is made in its place.
 
     Dirties: one new file.
     """
+    location.require_there()
     location.write(
         _note_of(image.file), seal({"incarnation": incarnation, "image": asdict(image), "format": PLAIN_FORMAT})
     )

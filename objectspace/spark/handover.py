@@ -294,11 +294,13 @@ def write_parcel(location: Location, epoch: int, number: int, shard: int, chunk:
 
     Raises:
         CheckpointError: the location cannot be written.
+        FencedError: its folder is gone: no other one is made in its place.
 
     Dirties: a new file.
     """
     data = to_bytes(chunk)
     name = f"{FOLDER}/{epoch:012d}-{uuid4().hex}.arrow"
+    location.require_there()
     location.write(name, data)
     return Parcel(number, shard, name, len(chunk), len(data), checksum(data))
 

@@ -330,3 +330,46 @@ def test_lack_of_memory_is_told_as_that(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         location_at(tmp_path).read("run/a")
+
+
+class _Client(MemoryFileSystem):
+    """Does what the clients of Azure and GCS do: of a folder they know no time, and say so with a bare key."""
+
+    protocol = ("abfs", "abfss")
+    store: dict[str, Any] = {}  # noqa: RUF012 -- as in the class that it extends
+    cachable = False
+
+    def modified(self, path: str) -> Any:
+        return self.info(path)["created"]
+
+    def cat_file(self, path: str, *_: Any, **__: Any) -> Any:
+        """Raise what the client of S3 makes of an answer without a message, where a file is to be refused."""
+        if not path.endswith("refused"):
+            return super().cat_file(path)
+        answer = Exception()
+        answer.response = {"Error": {"Code": "SignatureDoesNotMatch", "Message": None}}  # type: ignore[attr-defined]
+        raise PermissionError("None") from answer
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Location:
+    """A location whose client is like that of Azure."""
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url, **_: (_Client(), url.partition("://")[2]))
+    return location_at("abfs://bucket/space")
+
+
+def test_a_folder_that_its_client_knows_no_time_of_has_none(azure: Location) -> None:
+    azure.write("run/notes/readme.txt", b"x")
+    assert azure.modified("run/notes/readme.txt") is not None
+    assert (azure.modified("run/notes"), azure.modified("run/absent")) == (None, None)
+
+
+def test_what_a_server_answers_without_a_message_is_told_by_its_code(azure: Location) -> None:
+    with pytest.raises(CheckpointError, match=r"cannot read refused: SignatureDoesNotMatch: check the location"):
+        azure.read("refused")
+
+
+@pytest.mark.usefixtures("azure")
+def test_a_backslash_in_a_url_of_azure_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"Azure takes a backslash for a slash, and what is put there is not"):
+        location_at("abfs://bucket/a\\b/space")

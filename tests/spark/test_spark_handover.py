@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkpoint import FencedError
 from checkpoint.chain import location_at
 from objectspace import VolatileObjectSpace
 from objectspace.operators import Materialize, Pipeline, col
@@ -139,6 +140,13 @@ def test_a_file_fits_the_columns_that_it_was_made_of(kind: str, tmp_path: Path) 
     assert fits(location, parcel, TableSchema(columns))
     others = [columns[::-1], columns[:2], [*columns[:2], Column("x", "bool")], [*columns[:2], Column("w", "int16")]]
     assert not any(fits(location, parcel, TableSchema(other)) for other in others)
+
+
+def test_no_other_folder_is_made_for_a_file_where_that_of_the_space_is_gone(tmp_path: Path) -> None:
+    gone = location_at(tmp_path / "space")
+    with pytest.raises(FencedError, match=r"the folder is gone: .* put it back"):
+        write_parcel(gone, 1, 1, 0, Chunk(SCALED, [], []))
+    assert not (tmp_path / "space").exists()
 
 
 NAMED = TableSchema(
