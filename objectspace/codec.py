@@ -25,7 +25,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
@@ -131,6 +133,22 @@ class Kept:
         self.reason = reason
 
 
+_keeps = ContextVar("objectspace keeps dataclasses", default=False)
+
+
+@contextmanager
+def dataclasses_kept() -> Iterator[None]:
+    """Read each value that holds a dataclass as a :class:`Kept` meanwhile.
+
+    What only moves values needs no class for that, and moves the same text in every process. Keys need their class.
+    """
+    token = _keeps.set(True)
+    try:
+        yield
+    finally:
+        _keeps.reset(token)
+
+
 def register_dataclass(cls: type[T]) -> type[T]:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
 
@@ -232,7 +250,7 @@ def decode(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode()
     value = orjson.loads(text)
-    return restore(value) if '{"$' in text else value
+    return restore_value(value) if '{"$' in text else value
 
 
 def decode_together(texts: Sequence[Any]) -> list[Any] | None:
@@ -446,6 +464,21 @@ def _defaults(cls: type) -> dict[str, Any]:
         elif field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
     return found
+
+
+def restore_value(value: Any) -> Any:
+    """Return what :func:`restore` does of a value that is no key; see also :func:`dataclasses_kept`."""
+    if _keeps.get() and (name := _dataclass_in(value)) is not None:
+        return Kept(value, Unregistered(name))
+    return restore(value)
+
+
+def _dataclass_in(value: Any) -> str | None:
+    """Return the name of a dataclass that :func:`plain` has found in a value, or ``None`` if it found none."""
+    if type(value) is dict and value.keys() == {"$dataclass"}:
+        return str(value["$dataclass"][0])
+    parts = value.values() if type(value) is dict else value if type(value) is list else ()
+    return next((name for name in map(_dataclass_in, parts) if name is not None), None)
 
 
 def restore(value: Any) -> Any:

@@ -163,6 +163,6 @@ class KeyedObject(PersistedObject):
         self._table.is_mixed = True
         try:
             pair = orjson.loads(text)
-            return keys.as_stored(codec.restore(pair[KEY]), item.slot), codec.restore(pair[VALUE])
+            return keys.as_stored(codec.restore(pair[KEY]), item.slot), codec.restore_value(pair[VALUE])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)

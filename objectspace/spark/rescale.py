@@ -30,6 +30,7 @@ from checkpoint.chain import (
     write_division,
     write_image,
 )
+from objectspace.codec import dataclasses_kept
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division import (
     Notes,
@@ -152,7 +153,7 @@ def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
         return
     missing, notes, filled = dict.fromkeys(rule.named), list[Notes](), list[set[str]]()
     for number in range(plan.shards):
-        with open_shard(plan, number) as space:
+        with open_shard(plan, number) as space, dataclasses_kept():
             old = OldShard(plan.operator, number, plan.shards, rule, space)
             old.require_divisible()
             notes.append(old.notes())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,7 +32,7 @@ from checkpoint.chain.location import LocalLocation
 from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
 from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, codec, register_dataclass
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division import dividing
 from objectspace.spark import Retention, Upkeep, open_shard, rescale, save_shard, shard_of
@@ -132,6 +132,42 @@ def test_an_image_takes_the_place_of_a_division(tmp_path: Path, write: Write, ch
     assert chain.collect(grace_seconds=0, keep_epochs=1).runs >= 2 + 3
     assert state(tmp_path) == wanted
     assert rows(tmp_path, "another") == rows(tmp_path, "cache")
+
+
+@register_dataclass
+@dataclass
+class Point:
+    """A value of which only this process has the class."""
+
+    x: int
+
+
+def with_points(space: PersistedObjectSpace, shard: int) -> None:
+    """Fill a shard with instances, alone, inside of other values, under keys of all kinds, and in owned lists."""
+    values, lists = space.create_dictionary("d"), space.create_dictionary("lists", of=list)
+    for key in KEYS:
+        if shard_of(2, *parts(key)) == shard:
+            values[key] = Point(1) if isinstance(key, str) else {"at": (Point(2), [3])}
+            lists[key] = [Point(4), None]
+
+
+def test_values_whose_class_is_unknown_are_divided_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(tmp_path, 2, with_points)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(codec, "_registered", {})
+        rescale(tmp_path / "space", 3, keyed={OPERATOR: ["d", "lists"]})
+        chain = named(tmp_path, [write_image(plan_of(tmp_path, "maker"), shard) for shard in range(3)])
+        with pytest.raises(ObjectSpaceError, match="a Point is stored here"), open_shard(plan_of(tmp_path), 0) as space:
+            space.get_dictionary("d").copy()
+    assert not any(run.is_division for shard in range(3) for run in chain.lineage(OPERATOR, shard))
+    found: dict[Any, Any] = {}
+    for shard in range(3):
+        with open_shard(plan_of(tmp_path, "fresh"), shard) as space:
+            lists = space.get_dictionary("lists")
+            found |= {key: (value, list(lists[key])) for key, value in space.get_dictionary("d").items()}
+    whole = {key: Point(1) if isinstance(key, str) else {"at": (Point(2), [3])} for key in KEYS}
+    assert found == {key: (value, [Point(4), None]) for key, value in whole.items()}
+    assert rows(tmp_path, "fresh") == rows(tmp_path, "another")
 
 
 def test_the_upkeep_makes_images_of_divided_shards(tmp_path: Path) -> None:

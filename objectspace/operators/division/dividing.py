@@ -12,6 +12,7 @@ from checkpoint import CheckpointStore
 from checkpoint.chain import Division
 from checkpoint.run import Page
 from objectspace import ObjectDictionary, PersistedObjectSpace, Set
+from objectspace.codec import dataclasses_kept
 from objectspace.objects import RawSortedDictionary
 from objectspace.objects.limits import SLOT_BYTES
 from objectspace.operators.division.agreement import copy_notes
@@ -51,10 +52,11 @@ def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]], fol
         return
     with PersistedObjectSpace.open(folder / "new.db", durability="normal", cache_slots=_CACHE_SLOTS) as space:
         new = _NewShard(division.shard, division.shards, space)
-        for number, store in parts:
-            with closing(PersistedObjectSpace(store, cache_slots=_CACHE_SLOTS)) as old:
-                new.take_all(OldShard(division.operator, number, division.before, rule, old))
-        space.checkpoint()
+        with dataclasses_kept():
+            for number, store in parts:
+                with closing(PersistedObjectSpace(store, cache_slots=_CACHE_SLOTS)) as old:
+                    new.take_all(OldShard(division.operator, number, division.before, rule, old))
+            space.checkpoint()
         yield space.store.reader().image_pages()
 
 
