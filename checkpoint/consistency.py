@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -112,6 +113,22 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     return f"a slot of rank {last} where its metadata says that {following} is the next one" if is_taken else None
 
 
+def _labelled(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """Slots are finite numbers. All others sort before the first or after the last one: infinity, text and bytes."""
+    ends = [next((item.slot for item in reader.items(object_id, reverse=end, page_rows=1)), 0) for end in (False, True)]
+    return _counted(reader, object_id, metadata) or _first(slot for slot in ends if not _is_finite(slot))
+
+
+def _is_finite(slot: object) -> bool:
+    return type(slot) is int or (type(slot) is float and math.isfinite(slot))
+
+
+def _integral(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """Slots are integers."""
+    strangers = (item.slot for item in reader.items(object_id) if type(item.slot) is not int)
+    return _counted(reader, object_id, metadata) or _first(strangers)
+
+
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are indexes below the length; in a long array, those that hold the default may be absent."""
     slots = range(metadata[LENGTH])
@@ -160,15 +177,15 @@ def _first(strangers: Iterable[object]) -> str | None:
 _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
     "Array": _array,
     "Dictionary": _ranked,
-    "LinkedList": _counted,
-    "List": _counted,
+    "LinkedList": _labelled,
+    "List": _labelled,
     "Queue": _queue,
     "Set": _ranked,
     "SortedDictionary": _counted,
     "SortedSet": _counted,
-    "SparseArray": _counted,
+    "SparseArray": _integral,
     "Stack": _stack,
-    "Tensor": _counted,
+    "Tensor": _integral,
     "Value": _value,
 }
 

@@ -298,8 +298,10 @@ def value_of(kind: DataType, cell: Any) -> Any:
 
 
 def _kind(arrow: pa.DataType) -> DataType:
-    if pt.is_dictionary(arrow):
+    if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
         return _kind(arrow.value_type)
+    if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name not in _OF_THEIR_OWN:
+        return _kind(arrow.storage_type)
     if is_list(arrow):
         return DataType("list", element=_kind(arrow.value_type))
     if pt.is_struct(arrow):
@@ -311,6 +313,9 @@ def _kind(arrow: pa.DataType) -> DataType:
             return DataType(kind)
     raise SchemaError(f"Arrow's type {arrow} has no match: cast it to one of {', '.join(map(str, _ARROW.values()))}")
 
+
+_OF_THEIR_OWN = frozenset({"arrow.bool8", "arrow.uuid"})
+"""The extension types whose values are others than those that hold them."""
 
 _ANY_DECIMAL = DataType("decimal")
 _PLACES = 18
@@ -327,6 +332,7 @@ _KINDS = (
     (lambda arrow: pt.is_decimal256(arrow), "decimal"),
     (lambda arrow: pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow), "string"),
     (lambda arrow: pt.is_binary(arrow) or pt.is_large_binary(arrow) or pt.is_fixed_size_binary(arrow), "binary"),
+    (pt.is_binary_view, "binary"),
     (pt.is_date, "date"),
     (pt.is_time, "time"),
     (lambda arrow: pt.is_timestamp(arrow) and arrow.tz is None, "timestamp"),

@@ -218,7 +218,7 @@ class _Tokens:
 
     def _number(self) -> int:
         word = self._next()
-        if not word.isdigit():
+        if not (word.isascii() and word.isdigit()):
             self._refuse(f"{word!r} is no number")
         return int(word)
 

@@ -321,6 +321,15 @@ OF_LISTS = '{"of":"List"}'
         ("Value", "{}", {}, {"other": "1"}, "has a slot 'other' that cannot be one of its own"),
         ("Set", "{}", {"length": "[2,5]"}, {"a": "null"}, "has 1 slots where its metadata says 2"),
         ("List", "{}", {"length": '"two"'}, {1: "1"}, "has 1 slots where its metadata says two"),
+        *(
+            (kind, "{}", {"length": "2"}, {1: "1", slot: "1"}, "has a slot .* that cannot be one of its own")
+            for kinds, slots in [
+                (["List", "LinkedList"], ["x", b"x", float("inf"), float("-inf")]),
+                (["SparseArray", "Tensor"], ["x", b"x", 1.5]),
+            ]
+            for kind in kinds
+            for slot in slots
+        ),
         ("Stack", "{}", {"counted": "1"}, {0: "1"}, "has no 'count' in its metadata"),
         ("Queue", "{}", {"head": "0"}, {0: "1"}, "has no 'tail' in its metadata"),
         ("Tensor", "{}", {"length": "2"}, {0: b"1"}, "has 1 slots where its metadata says 2"),

@@ -8,12 +8,23 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from objectspace import VolatileObjectSpace
-from objectspace.relational import Column, RowError, SchemaError, SchemaMismatchError, StateTable, TableSchema, tables
+from objectspace.relational import (
+    Chunk,
+    Column,
+    RowError,
+    SchemaError,
+    SchemaMismatchError,
+    StateTable,
+    TableSchema,
+    tables,
+)
 from objectspace.relational.rows import RowCodec
 from tests.relational.samples import EXAMPLES, VALUES
 
@@ -249,3 +260,37 @@ def test_schemas_go_to_arrow_and_spark_and_back() -> None:
     assert TableSchema.from_json(schema.to_json()) == schema
     with pytest.raises(SchemaError, match="no match"):
         TableSchema.from_spark({"type": "struct", "fields": [{"name": "a", "type": "variant", "nullable": True}]})
+
+
+@pytest.mark.parametrize(
+    ("array", "kind"),
+    [
+        (pa.array(["a", None], pa.string_view()), "string"),
+        (pa.array([b"a", None], pa.binary_view()), "binary"),
+        (pa.array(["a", None]).dictionary_encode(), "string"),
+        (pc.run_end_encode(pa.array([3, None])), "int64"),
+        (pa.array(["{}", None], pa.json_()), "string"),
+        (pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "n", "v"), pa.array([3, None])), "int64"),
+        (pa.array([[b"a"], None], pa.list_(pa.binary_view())), "list<binary>"),
+    ],
+    ids=str,
+)
+def test_a_column_of_arrow_has_the_type_of_the_values_that_it_holds(array: Any, kind: str) -> None:
+    fields = [pa.field("k", pa.int64(), nullable=False), pa.field("v", array.type)]
+    schema = TableSchema.from_arrow(pa.schema(fields), ["k"])
+    assert str(schema.column("v").type) == kind
+    rows = Chunk.from_arrow(pa.table([pa.array([1, 2]), array], schema=pa.schema(fields)), schema).rows()
+    values = {"string": array[0].as_py(), "binary": b"a", "int64": 3, "list<binary>": [b"a"]}
+    assert rows == [("+", (1, values[kind])), ("+", (2, None))]
+
+
+@pytest.mark.parametrize("kind", [pa.uuid(), pa.bool8()], ids=str)
+def test_a_column_of_arrow_whose_values_are_not_what_holds_them_is_refused(kind: Any) -> None:
+    with pytest.raises(SchemaError, match=r"Arrow's type extension<arrow\.\w+> has no match: cast it to one of"):
+        TableSchema.from_arrow(pa.schema([("v", kind)]))
+
+
+@pytest.mark.parametrize("kind", ["decimal(1²)", "decimal(٣)", "decimal(x)"])
+def test_a_number_of_digits_that_is_none_is_refused(kind: str) -> None:
+    with pytest.raises(SchemaError, match="is no number"):
+        Column("v", kind)
