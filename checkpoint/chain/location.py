@@ -471,8 +471,14 @@ class RemoteLocation(Location):
         """Require a protocol that is known to decide, and check that a second create is really refused."""
         system, _ = self.open_file_system()
         known = EXCLUSIVE_PROTOCOLS.intersection(_protocols(system))
-        if not known or (self.create(PROBE, uuid4().bytes) and self.create(PROBE, uuid4().bytes)):
+        if not known:
             raise _without_exclusive_create(self.address, *_protocols(system))
+        if self.create(PROBE, uuid4().bytes) and self.create(PROBE, uuid4().bytes):
+            raise CheckpointError(
+                f"location {self.address}: its server cannot create a file only where it is absent, which publishing an"
+                " epoch needs: it took two, as some older servers do, and some for a bucket that keeps versions: use"
+                " another bucket, another server, or a folder"
+            )
 
 
 def _without_exclusive_create(url: str, *protocols: str) -> CheckpointError:

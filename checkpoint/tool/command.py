@@ -176,6 +176,8 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
             if (damage := _damage_of(path)) is not None:
                 _fail(damage, error)
+            if type(error).__module__.partition(".")[0] == "objectspace":  # The layer above has errors of its own.
+                _fail(_worded(error), error)
             _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -34,6 +35,7 @@ from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace, codec, register_dataclass
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators import division
 from objectspace.operators.division import dividing
 from objectspace.spark import Retention, Upkeep, open_shard, rescale, save_shard, shard_of
 from tests.chain.faulty_location import crash_points
@@ -473,9 +475,18 @@ def test_random_histories_of_rescales(tmp_path: Path, seed: int) -> None:
     "rule", [{"kinds": 5}, {"sides": "k"}, {"sides": [5]}, {"sides": [[5]]}, {"named": [5]}, {"more": []}], ids=str
 )
 def test_a_rule_that_is_none_is_refused(tmp_path: Path, rule: dict[str, Any]) -> None:
-    division = Division("op", 1, 2, 1, (Part(0, ()),), rule)
+    divided = Division("op", 1, 2, 1, (Part(0, ()),), rule)
     with (
         pytest.raises(ObjectSpaceError, match=r"shard 1 of 'op' is divided by the rule \{.*\}, which is none: restore"),
-        dividing.divide(division, iter(()), tmp_path),
+        dividing.divide(divided, iter(()), tmp_path),
     ):
         pass
+
+
+def test_the_tool_says_why_a_shard_cannot_be_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    load()
+    monkeypatch.setattr(division, "divide", Mock(side_effect=ObjectSpaceError("nothing tells where 'd' belongs")))
+    done = CliRunner().invoke(cli, ["verify", str(tmp_path / "space")])
+    assert (done.exit_code, done.stderr) == (2, "error: nothing tells where 'd' belongs\n")
