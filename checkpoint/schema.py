@@ -267,19 +267,25 @@ def find_unmendable(query: Query) -> Iterator[str]:
             what = f" ({'a' if instead == 'view' else 'an'} {instead} has its name)" if instead else ""
             yield f"the table {name} is missing{what}: {RESTORE}"
     for trigger, name in query("SELECT name, lower(tbl_name) FROM sqlite_schema WHERE type = 'trigger' ORDER BY name"):
-        if name in _whole()[0]:
+        if name in _whole()[1]:
             yield f"the table {name} has a trigger that the store has not created, {trigger}: drop it"
 
 
-def _unlike(table: str, found: dict[str, int]) -> Iterator[str]:
+Columns = dict[str, tuple[int, str, str]]
+"""The columns of a table, each with its place in the primary key or 0, its type, and how it is ordered there."""
+
+
+def _unlike(table: str, found: Columns) -> Iterator[str]:
     """Yield in words how the columns of a table are not those that the store has created."""
     expected = _whole()[1][table]
     if lost := sorted(expected.keys() - found.keys()):
         yield f"the table {table} lacks its column {', '.join(lost)}: {RESTORE}"
     elif more := sorted(found.keys() - expected.keys()):
         yield f"the table {table} has a column that the store has not created ({', '.join(more)}): {_DROP}"
-    elif wrong := [name for name, place in expected.items() if place != found[name]]:
+    elif wrong := [name for name, (place, *_) in expected.items() if place != found[name][0]]:
         yield f"the table {table} has another primary key than the store has created ({', '.join(wrong)}): {RESTORE}"
+    elif other := [f"{name} {' '.join(found[name][1:])}" for name in expected if expected[name] != found[name]]:
+        yield f"the table {table} has a column of another type or order ({', '.join(other)}): {RESTORE}"
 
 
 _DROP = "copy what you need of it and drop it"
@@ -315,7 +321,7 @@ def is_table(name: str) -> bool:
 
 
 @cache
-def _whole() -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, int]]]:
+def _whole() -> tuple[dict[str, tuple[str, str]], dict[str, Columns]]:
     """Return kind and statement of all that a store has in its schema, and the columns of its tables."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         create(connection)
@@ -336,9 +342,14 @@ def _definitions(query: Query) -> dict[str, tuple[str, str]]:
     return {name: (kind, statement) for name, kind, statement in rows}
 
 
-def _columns(query: Query, table: str) -> dict[str, int]:
-    """Return the columns of a table, each with its place in the primary key, or 0."""
-    return dict(query(f"SELECT lower(name), pk FROM pragma_table_info('{table}')"))
+def _columns(query: Query, table: str) -> Columns:
+    """Return the columns of a table."""
+    keys = f"pragma_index_list('{table}') AS one JOIN pragma_index_xinfo(one.name) AS part"
+    order = f"SELECT part.coll FROM {keys} WHERE one.origin = 'pk' AND part.cid = found.cid"
+    rows = query(
+        f"SELECT lower(name), pk, upper(type), coalesce(({order}), '') FROM pragma_table_xinfo('{table}') AS found"
+    )
+    return {name: (place, kind, collation) for name, place, kind, collation in rows}
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

@@ -206,6 +206,17 @@ def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
         ),
         ("CREATE TABLE current_item (mine)", "a table has the name of the view current_item: copy what you need"),
         (
+            "PRAGMA writable_schema = ON;"
+            " UPDATE sqlite_schema SET sql = replace(sql, 'slot NOT', 'slot COLLATE NOCASE NOT')"
+            " WHERE name = 'state_item';"
+            " PRAGMA writable_schema = RESET",
+            r"the table state_item has a column of another type or order \(slot *NOCASE\): restore it",
+        ),
+        (
+            "ALTER TABLE filter ADD COLUMN mine GENERATED ALWAYS AS (run + 1)",
+            r"the table filter has a column that the store has not created \(mine\)",
+        ),
+        (
             "CREATE TRIGGER t BEFORE INSERT ON State_Item BEGIN SELECT RAISE(IGNORE); END",
             "the table state_item has a trigger that the store has not created, t: drop it",
         ),
