@@ -260,8 +260,8 @@ class Manifest:
         numbers = (self.epoch, self.base, self.shards, self.source.batch, *self.committed.values())
         if {type(number) for number in numbers} != {int} or not 1 <= self.shards <= MOST_SHARDS:
             raise ValueError(f"its epochs, shards and batches are {numbers!r:.200}")
-        if not all(type(figure) in (int, float) for figure in self.metrics.values()):
-            raise ValueError(f"its metrics are {self.metrics!r:.200}")
+        if not isinstance(self.metrics, dict):
+            raise TypeError(f"its metrics are {self.metrics!r:.80}")
         for operator, begins in self.lineage.items():
             known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
             if len(begins) != self.shards or not known:

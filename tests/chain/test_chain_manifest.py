@@ -352,7 +352,10 @@ def test_a_metric_that_no_manifest_holds_is_refused(location: Location, figure: 
         chain.publish(plan, {OPERATOR: [message]}, {"rows": figure})
     with pytest.raises(CheckpointError, match=r"metric 'rows' is .*: expected a finite number below"):
         chain.publish(plan, {OPERATOR: [replace(message, metrics={"rows": figure})]})
-    assert chain.publish(plan, {OPERATOR: [message]}, {"rows": 2**60}).metrics == {"rows": 2**60}
+    assert chain.publish(plan, {OPERATOR: [message]}, {"rows": 2**60, "is_late": True}).metrics["rows"] == 2**60
+    newest = Chain.open(location).newest
+    assert newest is not None
+    assert newest.metrics == {"rows": 2**60, "is_late": True}
 
 
 @pytest.mark.parametrize(("query", "operator"), [("q\ud800", "o"), ("q", "o\udfff")])
@@ -460,7 +463,6 @@ def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name:
         {"epoch": "1"},
         {"committed": {"q": None}},
         {"metrics": 5},
-        {"metrics": {"rows": "5"}},
         {"source": {}},
         {"unknown": 1},
         {"format": 2},
