@@ -99,8 +99,12 @@ def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """A length says how many slots there are."""
+    return _length_fault(reader.count(object_id), metadata)
+
+
+def _length_fault(found: int, metadata: Metadata) -> str | None:
     length = metadata[LENGTH]
-    return _compare(reader.count(object_id), length[0] if isinstance(length, list) else length)
+    return _compare(found, length[0] if isinstance(length, list) else length)
 
 
 def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
@@ -115,8 +119,9 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 def _labelled(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are finite numbers. All others sort before the first or after the last one: infinity, text and bytes."""
-    ends = [next((item.slot for item in reader.items(object_id, reverse=end, page_rows=1)), 0) for end in (False, True)]
-    return _counted(reader, object_id, metadata) or _first(slot for slot in ends if not _is_finite(slot))
+    extent = reader.extent(object_id)
+    ends = (extent.first, extent.last) if extent.slots else ()
+    return _length_fault(extent.slots, metadata) or _first(slot for slot in ends if not _is_finite(slot))
 
 
 def _is_finite(slot: object) -> bool:
@@ -125,8 +130,10 @@ def _is_finite(slot: object) -> bool:
 
 def _integral(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are integers."""
-    strangers = (item.slot for item in reader.items(object_id) if type(item.slot) is not int)
-    return _counted(reader, object_id, metadata) or _first(strangers)
+    extent = reader.extent(object_id)
+    items = reader.items(object_id) if extent.others else ()
+    strangers = (item.slot for item in items if type(item.slot) is not int)
+    return _length_fault(extent.slots, metadata) or _first(strangers)
 
 
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:

@@ -42,6 +42,15 @@ class StoredItem(NamedTuple):
     rank: int | None
 
 
+class Extent(NamedTuple):
+    """How many slots an object has, how many of them are no integers, and the least and the greatest of them."""
+
+    slots: int
+    others: int
+    first: Slot | None
+    last: Slot | None
+
+
 StoredRow = tuple[Any, ...]
 """A slot as it is read with others: slot, value, and the rank if it was asked for."""
 
@@ -469,6 +478,19 @@ class Reader:
             " AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
         )
         return int(self._query(statement, (object_id,))[0][0])
+
+    @_steadily
+    def extent(self, object_id: int) -> Extent:
+        """Return how many slots of an object are stored, and which of them are the least and the greatest.
+
+        Time: O(n).
+        """
+        statement = (
+            "SELECT count(*), count(nullif(typeof(slot), 'integer')), min(slot), max(slot) FROM (SELECT slot, value,"
+            f" max(checkpoint) FROM state_item WHERE checkpoint {self._in} AND object = ? GROUP BY slot)"
+            " WHERE value IS NOT NULL"
+        )
+        return Extent._make(self._query(statement, (object_id,))[0])
 
     @_steadily
     def last_rank(self, object_id: int) -> int | None:

@@ -44,6 +44,8 @@ from objectspace.errors import ObjectSpaceError, shown
 ATOMS = frozenset({int, str, bool, type(None), bytes, float})
 """Types whose values cannot change, so a stored one may be compared with the object that was stored."""
 
+_DEEPEST = 254
+
 TOO_DEEP = (
     "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, may be"
     " nested, one fewer in a key; store its parts under keys of their own"
@@ -251,6 +253,23 @@ def decode(text: str | bytes) -> Any:
         text = text.decode()
     value = orjson.loads(text)
     return restore_value(value) if '{"$' in text else value
+
+
+def is_nested_too_deep(text: Any) -> bool:
+    """Return whether a text is nested deeper than any that :func:`encode` writes.
+
+    >>> is_nested_too_deep("[" * 254 + "]" * 254), is_nested_too_deep("[" * 256 + "]" * 256)
+    (False, True)
+    """
+    level, depth = [orjson.loads(text)], 0
+    while level := [part for one in level for part in _parts(one)]:
+        depth += 1
+    return depth > _DEEPEST
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return what a value of JSON directly consists of."""
+    return value.values() if type(value) is dict else value if type(value) is list else ()
 
 
 def decode_together(texts: Sequence[Any]) -> list[Any] | None:
@@ -477,8 +496,7 @@ def _dataclass_in(value: Any) -> str | None:
     """Return the name of a dataclass that :func:`plain` has found in a value, or ``None`` if it found none."""
     if type(value) is dict and value.keys() == {"$dataclass"}:
         return str(value["$dataclass"][0])
-    parts = value.values() if type(value) is dict else value if type(value) is list else ()
-    return next((name for name in map(_dataclass_in, parts) if name is not None), None)
+    return next((name for name in map(_dataclass_in, _parts(value)) if name is not None), None)
 
 
 def restore(value: Any) -> Any:

@@ -35,8 +35,11 @@ from objectspace.objects import limits
 from objectspace.objects.torn import CUT, InOnePiece, undivided_read
 from objectspace.objects.variants import base_of, become, is_cold
 
-DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
-"""What decoding a damaged text may raise; the last of one that is nested more deeply than any that is written."""
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+"""What decoding a damaged text may raise."""
+
+UNREADABLE = (*DAMAGE, RecursionError)
+"""The same of a text that may be nested deeper than any that is written: ``_damaged`` tells it from too many calls."""
 
 
 class _Absent:
@@ -345,7 +348,7 @@ class PersistedObject:
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:
             return codec.decode(text)
-        except DAMAGE as error:
+        except UNREADABLE as error:
             self._damaged(slot, text, error)
 
     def _is_as_stored(self, item: StoredItem, value: Any) -> bool:
@@ -371,7 +374,9 @@ class PersistedObject:
         if isinstance(found, NoText):
             found, error = None, str(found)
         if isinstance(error, RecursionError):
-            error = "it is nested too deep, or this was called from too deep in other calls, near Python's limit"
+            if not codec.is_nested_too_deep(found):
+                raise error  # It was called from too deep in other calls.
+            error = codec.TOO_DEEP
         if isinstance(error, codec.NotReadHere):
             raise ObjectSpaceError(f"{self._describe()}, slot {shown(slot):.80}: {error}; nothing is lost")
         raise DamagedObjectError(

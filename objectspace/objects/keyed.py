@@ -11,7 +11,7 @@ import orjson
 from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, Slot
 from objectspace import codec, keys
-from objectspace.objects.base import DAMAGE, PersistedObject, item_text
+from objectspace.objects.base import UNREADABLE, PersistedObject, item_text
 from objectspace.objects.table import SlotTable
 from objectspace.objects.variants import base_of, is_cold
 
@@ -164,5 +164,5 @@ class KeyedObject(PersistedObject):
         try:
             pair = orjson.loads(text)
             return keys.as_stored(codec.restore(pair[KEY]), item.slot), codec.restore_value(pair[VALUE])
-        except DAMAGE as error:
+        except UNREADABLE as error:
             self._damaged(item.slot, text, error)

@@ -15,7 +15,7 @@ from objectspace.codec import ATOMS
 from objectspace.errors import shown
 from objectspace.objects import scans
 from objectspace.objects.arguments import Copied
-from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
+from objectspace.objects.base import ABSENT, UNREADABLE, PersistedObject, item_text
 from objectspace.objects.keyed import KEY, VALUE, KeyedObject
 from objectspace.objects.torn import undivided
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead, replace_unknown
@@ -399,7 +399,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             is_mixed = KEY in stored
             key = keys.as_stored(codec.restore(stored[KEY]), item.slot) if is_mixed else keys.from_slot(item.slot)
             object_id = int(stored.get(VALUE, stored)[OWNED_KEY])
-        except DAMAGE as error:
+        except UNREADABLE as error:
             self._damaged(item.slot, text, error)
         self._table.is_mixed = self._table.is_mixed or is_mixed
         with self._home.mutex:

@@ -15,7 +15,7 @@ from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow
 from objectspace import codec, keys
 from objectspace.objects import scans
-from objectspace.objects.base import ABSENT, DAMAGE, item_text
+from objectspace.objects.base import ABSENT, UNREADABLE, item_text
 from objectspace.objects.ends import taken
 from objectspace.objects.keyed import KEY, KeyedObject
 from objectspace.objects.torn import undivided
@@ -235,7 +235,7 @@ class MemberCodec(KeyedObject):
         self._table.is_mixed = True
         try:
             return keys.as_stored(codec.restore(orjson.loads(text)[KEY]), item.slot), None
-        except DAMAGE as error:
+        except UNREADABLE as error:
             self._damaged(item.slot, text, error)
 
 

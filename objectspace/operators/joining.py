@@ -278,7 +278,8 @@ def _require_one_type(left: TableSchema, name: str, right: TableSchema, other: s
     if types[0] != types[1]:
         raise SchemaError(
             f"on= has {name!r} of the left side, {types[0]}, and {other!r} of the right side, {types[1]}: expected one"
-            f" type: cast one of them before, as with_columns({other}=col({other!r}).cast({str(types[0])!r})) does"
+            " type: give one of them the type of the other before, with with_columns(): what is a number, text, a date or a"
+            f" timestamp can be cast, as col({other!r}).cast({str(types[0])!r}), and call() takes a function"
         )
 
 
