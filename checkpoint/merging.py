@@ -173,7 +173,10 @@ def delete_rows(
         left, before = list(runs), None
         while end := _row_beyond(connection, table, left):
             if end == before:
-                raise CorruptStoreError(f"the table {table.name} keeps rows that are deleted: drop its triggers")
+                raise CorruptStoreError(
+                    f"{_path(connection)}: the table {table.name} keeps rows that are deleted, as one with a trigger"
+                    " does: verify() of the store names it, then drop it"
+                )
             before = end
             whole = [run for run in left if run < end[0]]
             left = left[len(whole) :]
@@ -182,6 +185,11 @@ def delete_rows(
             cost += run_rows.delete_rows(connection, table, f"checkpoint = ? AND {keys}", end, holders())
             yield 1 + cost // _DELETE_COST
         yield 1 + _delete_whole(connection, table, left, holders()) // _DELETE_COST
+
+
+def _path(connection: sqlite3.Connection) -> str:
+    """Return the file of a connection."""
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:

@@ -68,7 +68,9 @@ def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -
             )
     _check(extras, left, right)
     for name, two in pairs:
-        _require_one_type(left.schema, name, right.schema, two)
+        _require_one_type("on=", left.schema, name, right.schema, two)
+    if extras.as_of is not None:
+        _require_one_type("as_of=", left.schema, extras.as_of[0], right.schema, extras.as_of[1])
     shared = [name for name, other in pairs if name == other]
     kind = JOINS.get(how, how)
     renamed = _names_of_right(left, right, shared, extras.suffix)
@@ -272,14 +274,14 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
         )
 
 
-def _require_one_type(left: TableSchema, name: str, right: TableSchema, other: str) -> None:
+def _require_one_type(of: str, left: TableSchema, name: str, right: TableSchema, other: str) -> None:
     """Refuse columns that cannot be equal, while both have the names that the caller knows."""
     types = left.column(name).type, right.column(other).type
     if types[0] != types[1]:
         raise SchemaError(
-            f"on= has {name!r} of the left side, {types[0]}, and {other!r} of the right side, {types[1]}: expected one"
-            " type: give one of them the type of the other before, with with_columns(): what is a number, text, a date or a"
-            f" timestamp can be cast, as col({other!r}).cast({str(types[0])!r}), and call() takes a function"
+            f"{of} has {name!r} of the left side, {types[0]}, and {other!r} of the right side, {types[1]}: expected one"
+            " type: give one of them the type of the other before, with with_columns(): numbers, text, dates and"
+            f" timestamps can be cast, as col({other!r}).cast({str(types[0])!r}), and call() takes a function"
         )
 
 

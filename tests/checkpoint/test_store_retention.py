@@ -349,7 +349,7 @@ def test_rows_that_a_trigger_keeps_from_being_deleted_end_a_pruning(tmp_path: Pa
         for number in range(3):
             store.append(run_of({slot: f"{number} {slot}" * 500 for slot in range(600)}, FULL))
         store.database.conn.execute("CREATE TRIGGER t BEFORE DELETE ON state_item BEGIN SELECT RAISE(IGNORE); END")
-        with pytest.raises(CorruptStoreError, match="the table state_item keeps rows that are deleted: drop its trig"):
+        with pytest.raises(CorruptStoreError, match=r"state\.db: the table state_item keeps rows"):
             store.prune(keep=1)
         store.database.conn.execute("DROP TRIGGER t")
         store.prune(keep=1)

@@ -440,6 +440,11 @@ def test_columns_of_different_types_are_refused_by_the_names_that_they_have() ->
     expected = r"'id' of the left side, int64, and 'id' of the right side, string: .* as col\('id'\).cast\('int64'\)"
     with pytest.raises(SchemaError, match=expected):
         orders.join(names, "id")
+    prices = pipeline.source("prices", {"id": "int64", "at": "timestamp"}, key=["id", "at"], append_only=True)
+    timed = pipeline.source("sold", {"id": "int64", "at": "timestamptz"}, key=["id"], append_only=True)
+    one, other = (stream.watermark("at", timedelta(0)) for stream in (timed, prices))
+    with pytest.raises(SchemaError, match="as_of= has 'at' of the left side, timestamptz, and 'at' of the right side"):
+        one.join(other, "id", as_of=("at", "at"))
     numbered = names.with_columns(id=col("id").cast("int64"))
     orders.join(numbered, "id").select("id", "name").materialize("named")
     with pipeline.run_local([{"orders": [(1, 10), (2, 20)], "names": [("2", "two")]}]) as run:
