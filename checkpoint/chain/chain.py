@@ -265,8 +265,9 @@ class Chain(Epochs):
             self._require_first_full(message, plan.base, shards)
         known = {**_summed(messages), **metrics}
         require_numbers(known)
-        require_text((*saved, plan.source.query))
+        require_text((*saved, plan.source.query, plan.source.offsets))
         manifest = self._manifest_of(plan, messages, known, shards, images)
+        manifest.require_readable()
         if not self._create(manifest):
             raise FencedError(
                 f"space at {self.location.url}: epoch {plan.epoch} was published by another driver first: this one"

@@ -251,6 +251,21 @@ class Manifest:
             raise CorruptStoreError(f"{place} is no manifest ({error}): {RESTORE}") from error
         return found
 
+    def require_readable(self) -> None:
+        """Refuse to publish what no reader would take.
+
+        Raises:
+            CheckpointError: it is so.
+
+        Time: O(runs).
+        """
+        try:
+            for run in self.files:
+                run._require_fit()
+            self._require_fit()
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise CheckpointError(f"epoch {self.epoch} would not be read ({error}): nothing was published") from error
+
     def _require_fit(self) -> None:
         """Refuse values that no epoch can have, even if the checksum is right.
 

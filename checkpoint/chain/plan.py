@@ -206,9 +206,10 @@ def require_numbers(metrics: Mapping[str, float]) -> None:
     """
     for name, figure in metrics.items():
         require_text([name])
-        if not isinstance(figure, int | float) or not abs(figure) < _GREATEST:
+        if type(figure) not in (int, float, bool) or not abs(figure) < _GREATEST:
             raise CheckpointError(
-                f"metric {name!r} is {figure!r:.80}: expected a finite number below 2**63: nothing was published"
+                f"metric {name!r} is {figure!r:.80}: expected a finite number below 2**63, of type int or float:"
+                " nothing was published"
             )
 
 

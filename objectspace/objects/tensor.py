@@ -167,6 +167,8 @@ class Tensor(KeyedObject):
         Time: O(n). Dirties: one item per chunk, and the length for new ones.
         """
         _require_fit(value, self._dtype)
+        if not self.size:
+            return
         for position in product(*map(range, self._grid())):
             # No more than what is inside the tensor, so that a chunk at its edge can come back to what is stored of it.
             places = zip(position, self._shape, self._chunks, strict=True)
@@ -288,6 +290,10 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
         raise ValueError(
             f"the shape of a tensor is {lengths}: expected lengths of 0 or more, and at most {INT64_MAX} elements"
         )
+    try:
+        numpy.empty(lengths if 0 in lengths else (0,) * len(lengths), kind)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"the shape of a tensor is {lengths!s:.200}, which numpy does not take: {error}") from None
     given = (chunks,) if isinstance(chunks, int) else chunks
     sizes = _default_chunks(lengths) if given is None else _whole("chunks", given)
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
@@ -342,7 +343,7 @@ def test_a_stray_file_is_no_epoch(location: Location, publish: Publisher, name: 
     assert Chain.open(location).newest == chain.newest
 
 
-@pytest.mark.parametrize("figure", [float("nan"), float("inf"), 2**64, "3", None])
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), 2**64, "3", None, np.float64(3)])
 def test_a_metric_that_no_manifest_holds_is_refused(location: Location, figure: Any) -> None:
     chain = Chain.open_or_create(location, 1)
     plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
@@ -356,6 +357,22 @@ def test_a_metric_that_no_manifest_holds_is_refused(location: Location, figure: 
     newest = Chain.open(location).newest
     assert newest is not None
     assert newest.metrics == {"rows": 2**60, "is_late": True}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_what_no_reader_would_take_is_not_published(location: Location, twice: bool) -> None:
+    """A message with a shard of True, or two for a shard of an operator that the plan does not have."""
+    chain = Chain.open_or_create(location, 2)
+    plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
+    assert plan is not None
+    run = run_of({"a": 1}, CheckpointKind.FULL)
+    saved = {OPERATOR: [ShardSaved(OPERATOR, 0, None), save_run(plan.operators[OPERATOR], 1 if twice else True, run)]}
+    if twice:
+        (accepted,) = [message.run for message in saved[OPERATOR] if message.run]
+        saved["more"] = [ShardSaved("more", 1, replace(accepted, operator="more"))] * 2
+    with pytest.raises(CheckpointError, match=r"epoch 1 would not be read .*: nothing was published"):
+        chain.publish(plan, saved)
+    assert Chain.open(location).epoch == 0
 
 
 @pytest.mark.parametrize(("query", "operator"), [("q\ud800", "o"), ("q", "o\udfff")])

@@ -139,3 +139,19 @@ def test_chunks_too_large_to_be_read_and_written_whole_are_refused(shape: Any, d
     with pytest.raises(ValueError, match="bytes: expected at most 268435456"):
         space.create_tensor("t", shape, dtype, chunks=chunks)
     assert (len(space), space.create_tensor("t", shape, dtype).touched()) == (0, 0)
+
+
+@pytest.mark.parametrize("shape", [(1,) * 65, (0,) * 65, (0, 2**70), (0, 2**62, 4), (0, 2**40, 2**40, 2**40)], ids=str)
+def test_a_shape_that_numpy_does_not_take_is_refused(shape: tuple[int, ...]) -> None:
+    """Else nothing could be read, and no checkpoint of the space would succeed."""
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    with pytest.raises(ValueError, match=r"the shape of a tensor is \(.*, which numpy does not take"):
+        space.create_tensor("t", shape, "i8")
+    assert "t" not in space
+
+
+def test_a_tensor_without_elements_is_filled_at_once() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    tensor = space.create_tensor("t", (0, 2**50), "i1", chunks=(1, 1))
+    tensor.fill(1)
+    assert (tensor.shape, tensor.touched(), space.checkpoint().objects["t"].slots) == ((0, 2**50), 0, 0)
