@@ -138,7 +138,7 @@ def test_an_image_takes_the_place_of_a_division(tmp_path: Path, write: Write, ch
 
 @register_dataclass
 @dataclass
-class Point:
+class Spot:
     """A value of which only this process has the class."""
 
     x: int
@@ -149,8 +149,8 @@ def with_points(space: PersistedObjectSpace, shard: int) -> None:
     values, lists = space.create_dictionary("d"), space.create_dictionary("lists", of=list)
     for key in KEYS:
         if shard_of(2, *parts(key)) == shard:
-            values[key] = Point(1) if isinstance(key, str) else {"at": (Point(2), [3])}
-            lists[key] = [Point(4), None]
+            values[key] = Spot(1) if isinstance(key, str) else {"at": (Spot(2), [3])}
+            lists[key] = [Spot(4), None]
 
 
 def test_values_whose_class_is_unknown_are_divided_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_values_whose_class_is_unknown_are_divided_as_they_are(tmp_path: Path, m
         elsewhere.setattr(codec, "_registered", {})
         rescale(tmp_path / "space", 3, keyed={OPERATOR: ["d", "lists"]})
         chain = named(tmp_path, [write_image(plan_of(tmp_path, "maker"), shard) for shard in range(3)])
-        with pytest.raises(ObjectSpaceError, match="a Point is stored here"), open_shard(plan_of(tmp_path), 0) as space:
+        with pytest.raises(ObjectSpaceError, match="a Spot is stored here"), open_shard(plan_of(tmp_path), 0) as space:
             space.get_dictionary("d").copy()
     assert not any(run.is_division for shard in range(3) for run in chain.lineage(OPERATOR, shard))
     found: dict[Any, Any] = {}
@@ -167,8 +167,8 @@ def test_values_whose_class_is_unknown_are_divided_as_they_are(tmp_path: Path, m
         with open_shard(plan_of(tmp_path, "fresh"), shard) as space:
             lists = space.get_dictionary("lists")
             found |= {key: (value, list(lists[key])) for key, value in space.get_dictionary("d").items()}
-    whole = {key: Point(1) if isinstance(key, str) else {"at": (Point(2), [3])} for key in KEYS}
-    assert found == {key: (value, [Point(4), None]) for key, value in whole.items()}
+    whole = {key: Spot(1) if isinstance(key, str) else {"at": (Spot(2), [3])} for key in KEYS}
+    assert found == {key: (value, [Spot(4), None]) for key, value in whole.items()}
     assert rows(tmp_path, "fresh") == rows(tmp_path, "another")
 
 
