@@ -86,6 +86,7 @@ def test_nothing_is_left_on_the_disk(mixed: Mixed) -> None:
     assert list(mixed[2].iterdir()) == []
 
 
+@pytest.mark.slow
 def test_one_that_takes_too_long_or_dies_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
     case = outcome_of("slow", tmp_path).cases[0]
     assert len(case.contestants["ours"].wall) == 3

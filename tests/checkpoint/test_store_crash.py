@@ -364,7 +364,7 @@ class FailingCommits(sqlite3.Connection):
         return super().execute(statement, *given)
 
 
-@pytest.mark.parametrize("commits", [1, 2])
+@pytest.mark.parametrize("commits", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_store_whose_opening_again_is_interrupted_anywhere_takes_no_writes_before_another_one(
     commits: int, tmp_path: Path, at_scale: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

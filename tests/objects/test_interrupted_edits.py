@@ -200,7 +200,7 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(
     assert tried > len(EDITS[kind])
 
 
-@pytest.mark.parametrize("kind", ["queue", "stack", "linked_list"])
+@pytest.mark.parametrize("kind", ["queue", "stack", pytest.param("linked_list", marks=pytest.mark.slow)])
 def test_nothing_is_called_damaged_after_an_interrupted_edit(kind: str, at_scale: bool, apart: int) -> None:
     refused = 0
     for edit in EDITS[kind][1:]:
@@ -281,7 +281,7 @@ def test_of_places_apart_all_are_removed_from_a_list_or_none_is() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("kind", EDITS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "lists")) for kind in EDITS])
 def test_an_object_whose_reading_was_interrupted_is_read_anew_even_if_giving_it_up_was_interrupted_too(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def table(spark: SparkSession, pipeline: Pipeline, name: str, **options: Any) ->
     return Counter(tuple(row) for row in rows.collect())
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_two_sources_equals_the_batch_queries(spark: SparkSession, make: Callable[[], Pipeline]) -> None:
     for number, epoch in enumerate(EPOCHS):
         pipeline = make()  # A new driver for each epoch.

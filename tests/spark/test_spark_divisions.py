@@ -184,6 +184,7 @@ def test_the_upkeep_makes_images_of_divided_shards(tmp_path: Path) -> None:
     assert [plan.kind(shard) for shard in range(3)] == [CheckpointKind.DIFFERENTIAL] * 3, "no epoch waits for that"
 
 
+@pytest.mark.slow
 def test_noted_images_of_shards_that_are_divided_go(tmp_path: Path) -> None:
     publish(tmp_path, 2, filled(2))
     location = location_at(tmp_path / "space")

@@ -137,6 +137,7 @@ def _messages(plan: OperatorPlan, late: ShardSaved) -> list[ShardSaved]:
     return [late, *(ShardSaved(plan.operator, shard, None) for shard in range(1, plan.shards))]
 
 
+@pytest.mark.slow
 def test_an_older_copy_of_the_space_is_noticed(
     tmp_path: Path, make_pipeline: MakePipeline, batches: list[DataFrame]
 ) -> None:
@@ -189,13 +190,19 @@ def _saved(plan: OperatorPlan, shard: int) -> ShardSaved:
         return save_shard(plan, space, shard)
 
 
-def test_the_page_of_failures_names_tests_that_exist() -> None:
+DECORATORS = r"^((?:@.*\n|    .*\n|\)\n)*)"
+"""What stands above a function."""
+
+
+def test_the_page_of_failures_names_tests_that_exist_and_those_that_take_long() -> None:
     page = (ROOT / "docs" / "spark_failures.md").read_text()
-    named = set(re.findall(r"`(test_\w+)(?:\[[\w-]+\])?`", page))
+    named = set(re.findall(r"`(test_\w+)(?:\[[\w-]+\])?`( ◇)?", page))
     there = {
-        name
+        name: "@pytest.mark.slow\n" in above
         for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+        for above, name in re.findall(DECORATORS + r"def (test_\w+)", path.read_text(), re.M)
     }
     assert len(named) > 20
-    assert named <= there, f"no such test: {sorted(named - there)}"
+    for name, long in named:
+        assert name in there, f"no such test: {name}"
+        assert there[name] == bool(long), f"{name} is marked ◇, or it is not, against its own mark"

@@ -331,6 +331,7 @@ def test_what_an_older_epoch_noted_of_a_result_says_nothing_of_a_newer_one(
     assert (sorted(of_another.changes), sorted(its_own.changes)) == ([], [2])
 
 
+@pytest.mark.slow
 def test_images_are_made_beside_the_epochs_of_a_built_pipeline(
     frames: Frames, tmp_path: Path, answers: list[dict[str, list[Any]]]
 ) -> None:

@@ -284,6 +284,7 @@ def test_a_restarted_feed_follows_the_table_of_its_start_though_its_first_task_c
     assert feed(2) == ([("+", 3, "z", 3)] if edit is drop_table else [])
 
 
+@pytest.mark.slow
 def test_a_restarted_query_gives_what_changes_while_it_runs(
     spark: SparkSession, file: Following, tmp_path: Path
 ) -> None:

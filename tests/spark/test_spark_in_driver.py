@@ -214,6 +214,7 @@ def test_what_the_driver_cannot_work_is_worked_in_tasks(
     assert kept(pipeline) == expected(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeline: Make, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -224,6 +224,7 @@ def test_the_memory_of_the_driver_is_no_location(spark: SparkSession) -> None:
         pipeline.run_epoch(spark.range(1), 0)
 
 
+@pytest.mark.slow
 def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: Path) -> None:
     files, progress, again = tmp_path / "in", tmp_path / "progress", tmp_path / "again"
     for number in range(3):

@@ -219,6 +219,7 @@ def test_a_feed_of_what_is_there_ends_when_it_has_given_all(
     assert {row.epoch for row in spark.table("one_by_one").select("epoch").distinct().collect()} == {1, 2, 3}
 
 
+@pytest.mark.slow
 def test_a_feed_whose_space_was_put_back_ends_with_an_error(spark: SparkSession, location: str, tmp_path: Path) -> None:
     space, newer = tmp_path / "space", Chain.open(location_at(location))
     followed: set[int] = set()

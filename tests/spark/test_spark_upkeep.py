@@ -62,6 +62,7 @@ def run(spark: SparkSession, folder: Path, pipeline: Pipeline) -> None:
     query.awaitTermination()
 
 
+@pytest.mark.slow
 def test_a_whole_pipeline_on_s3(spark: SparkSession, tmp_path: Path, endpoint: str) -> None:
     make_input(tmp_path, 2)
     access = {"key": "test", "secret": "test", "client_kwargs": {"region_name": "us-east-1"}}

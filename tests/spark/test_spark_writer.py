@@ -119,6 +119,7 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         planned(path="")
 
 
+@pytest.mark.slow
 def test_the_epoch_of_a_change_feed_is_refused_where_rows_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db") as space:
         StateTable(space, "t", TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])).insert_row(("a", 1))
@@ -198,6 +199,7 @@ def test_the_last_batch_of_a_stream_that_comes_again_with_other_rows_is_refused(
     assert kept(spark, tmp_path) == [("k0", 0), ("k1", 1)]
 
 
+@pytest.mark.slow
 def test_a_stream_that_has_fed_another_table_is_refused_before_anything_is_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
