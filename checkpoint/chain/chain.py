@@ -219,7 +219,7 @@ class Chain(Epochs):
 
         Dirties: one new manifest.
         """
-        for operator in plan.operators:
+        for operator in {**plan.operators, **saved}:
             require_one_each(operator, self.shards, saved.get(operator, ()))
         fitting = [image for image in images if self._fits(image, plan.base) and self._is_there(image)]
         return self._publish(plan, saved, metrics or {}, self.shards, fitting)
@@ -242,7 +242,7 @@ class Chain(Epochs):
 
         Dirties: one new manifest.
         """
-        for operator in self.newest.lineage if self.newest else ():
+        for operator in {**(self.newest.lineage if self.newest else {}), **saved}:
             require_one_each(operator, shards, saved.get(operator, ()))
         if any(one.run and one.run.kind is not CheckpointKind.FULL for each in saved.values() for one in each):
             raise CheckpointError(

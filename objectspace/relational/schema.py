@@ -478,12 +478,15 @@ class TableSchema:
             roles: further arguments of :class:`TableSchema`.
 
         Raises:
-            SchemaError: a Spark type has no match.
+            SchemaError: a Spark type has no match, or it is no ``StructType``.
         """
         from objectspace.relational import spark_types
 
-        shape = struct if isinstance(struct, Mapping) else struct.jsonValue()
-        return cls(spark_types.columns_of(shape), primary_key, **roles)
+        try:
+            columns = spark_types.columns_of(struct if isinstance(struct, Mapping) else struct.jsonValue())
+        except (AttributeError, KeyError, TypeError) as error:
+            raise SchemaError(f"expected a StructType of Spark, or its JSON value: found {struct!r:.200}") from error
+        return cls(columns, primary_key, **roles)
 
     def __eq__(self, other: object) -> bool:
         """Compare names, types, keys and roles; ids may differ."""

@@ -131,7 +131,7 @@ def parse_type(text: str | DataType) -> DataType:
     """Return the type that a text names.
 
     Raises:
-        SchemaError: there is no such type.
+        SchemaError: there is no such type, or it is nested too deep.
 
     >>> parse_type("decimal(10,2)").precision
     10
@@ -141,7 +141,10 @@ def parse_type(text: str | DataType) -> DataType:
     if not isinstance(text, str):
         raise SchemaError(f"a type is text such as 'int64': found {text!r}")
     tokens = _Tokens(text)
-    found = tokens.read_type()
+    try:
+        found = tokens.read_type()
+    except RecursionError:
+        raise SchemaError(f"the type {text[:60]!r}...: lists and structs are nested too deep in it") from None
     tokens.read_end()
     return found
 

@@ -263,6 +263,19 @@ def test_schemas_go_to_arrow_and_spark_and_back() -> None:
 
 
 @pytest.mark.parametrize(
+    "found", [None, "a long", {}, {"fields": 1}, {"fields": [{"name": "a", "type": "long"}]}], ids=str
+)
+def test_what_is_no_schema_of_spark_is_refused(found: Any) -> None:
+    with pytest.raises(SchemaError, match=r"^expected a StructType of Spark, or its JSON value: found "):
+        TableSchema.from_spark(found)
+
+
+def test_a_type_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"^the type 'list<list<.*lists and structs are nested too deep in it$"):
+        Column("v", "list<" * 3_000 + "int64" + ">" * 3_000)
+
+
+@pytest.mark.parametrize(
     ("array", "kind"),
     [
         (pa.array(["a", None], pa.string_view()), "string"),
