@@ -312,7 +312,8 @@ def _why_no_place(key: Any) -> str:
         comparable(key)
     except Unencodable as error:
         return str(error)
-    return f"keys of type {type(key).__name__} have no total order in Python, or none in the store"
+    advice = ": use a tuple of its fields" if dataclasses.is_dataclass(key) else ""
+    return f"keys of type {type(key).__name__} have no total order in Python, or none in the store{advice}"
 
 
 def refuse_nan(bound: Any) -> None:

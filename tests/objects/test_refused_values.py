@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -13,6 +14,7 @@ import pytest
 from objectspace import (
     PersistedObjectSpace,
     UnencodableValueError,
+    register_dataclass,
 )
 from objectspace.objects import limits
 from tests.objects.kinds import PUTS, create, every_kind
@@ -153,3 +155,16 @@ def test_a_default_nested_too_deep_is_refused_at_once(space: PersistedObjectSpac
                 make(default=deep)
     space.checkpoint()
     assert list(PersistedObjectSpace(space.store)) == list(space) == (["a", "s"] if depth == 253 else [])
+
+
+@register_dataclass
+@dataclass(frozen=True, order=True)
+class Price:
+    cents: int
+
+
+@pytest.mark.parametrize("key", [Price(5), (1, Price(5))], ids=str)
+def test_a_dataclass_is_no_key_in_order_and_its_fields_are(space: PersistedObjectSpace, key: Any) -> None:
+    with pytest.raises(TypeError, match=r"keys of type Price have no total order .*: use a tuple of its fields$"):
+        space.create_sorted_set("t").add(key)
+    assert len(space.get_sorted_set("t")) == 0
