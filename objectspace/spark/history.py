@@ -26,9 +26,20 @@ class Seen:
     mark: str = ""
 
     @classmethod
-    def of(cls, offset: dict[str, Any]) -> Self:
-        """Return what an offset says."""
-        return cls(offset["epoch"], offset.get("history", ""))
+    def of(cls, offset: Any) -> Self:
+        """Return what an offset says.
+
+        Raises:
+            CheckpointError: it is none that a change feed has given: another source may have used Spark's checkpoint.
+        """
+        epoch, mark = (offset.get("epoch"), offset.get("history", "")) if isinstance(offset, dict) else (None, "")
+        if type(epoch) is not int or epoch < 0 or type(mark) is not str:
+            raise CheckpointError(
+                f"Spark's checkpoint says that the change feed has come to {offset!r:.80}: expected"
+                ' {"epoch": 3, "history": "..."}, a number from 0 on and text: give the query a checkpointLocation'
+                " that no other source has used, or put back a copy of this one"
+            )
+        return cls(epoch, mark)
 
     def offset(self) -> dict[str, Any]:
         """Return the offset that says it."""

@@ -81,11 +81,12 @@ def query_of(files: Files, checkpoint: str) -> str | None:
         CheckpointError: what Spark has noted is damaged.
     """
     try:
-        noted = files("metadata")
-        found: Any = orjson.loads(noted)["id"] if noted else None
+        if (noted := files("metadata")) is None:
+            return None
+        found = orjson.loads(noted)["id"]
     except (ValueError, TypeError, KeyError):
-        found = False
-    if found is None or isinstance(found, str):
+        found = None
+    if isinstance(found, str):
         return found
     raise CheckpointError(
         f'{checkpoint}/metadata is damaged, in which Spark keeps the id of the query: expected {{"id": "..."}}: put'

@@ -635,3 +635,19 @@ def test_the_epoch_of_a_copy_that_lets_objects_go_is_its_own(space: Space, tmp_p
     restore_space(chain, str(tmp_path / "three"), 2, [(OPERATOR, 0)], ["other"], lambda done, total: None)
     marks.append(Chain.open(location_at(tmp_path / "three")).manifest(2).publisher)
     assert len({chain.manifest(2).publisher, *marks}) == 4
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [{"logOffset": 3}, {}, 3, None, [1], {"epoch": 1.0}, {"epoch": -1}, {"epoch": True}, {"epoch": 1, "history": 5}],
+    ids=str,
+)
+def test_an_offset_that_no_change_feed_has_given_is_refused(noted: Any, space: Space) -> None:
+    space.epoch({"a": 1})
+    reader = feed(space.path)
+    last = reader.latestOffset({"epoch": 0}, None)
+    for ask in (lambda: reader.latestOffset(noted, None), lambda: reader.partitions(noted, last)):
+        with pytest.raises(
+            CheckpointError, match=r'^Spark.* has come to .*: expected \{"epoch": 3, .* checkpointLocation'
+        ):
+            ask()

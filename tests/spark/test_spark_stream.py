@@ -101,7 +101,7 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
         assert offsets_of(files_without_spark(named, "s3://bucket/space", {}), 7) == found, "without Spark"
 
 
-@pytest.mark.parametrize("noted", [b"{x", b"[1]", b"{}", b'{"id":5}', b"5", b"\xff\xfe"])
+@pytest.mark.parametrize("noted", [b"", b"{x", b"[1]", b"{}", b'{"id":5}', b'{"id":null}', b"5", b"\xff\xfe"])
 def test_a_damaged_note_of_the_query_is_told_with_its_file(noted: bytes, tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "metadata").write_bytes(noted)
     with pytest.raises(
