@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from threading import current_thread, main_thread
 from typing import Any
 
 import pyarrow as pa
@@ -231,14 +232,19 @@ def no_exit(what: str) -> Iterator[None]:
     """Turn an exit from a user's function into an error: Spark waits for ever for the thread that it ends.
 
     Raises:
-        ObjectSpaceError: the function has raised ``SystemExit``.
+        ObjectSpaceError: the function has raised what is no ``Exception``, such as ``SystemExit``.
     """
     try:
         yield
-    except SystemExit as error:
+    except Exception:
+        raise
+    except BaseException as error:
+        if current_thread() is main_thread() and not isinstance(error, SystemExit):
+            raise  # Ctrl-C while the program itself hands the changes out.
+        how = ", as sys.exit() does" if isinstance(error, SystemExit) else ", which is no Exception"
         raise ObjectSpaceError(
-            f"{what} raised {error!r}, as sys.exit() does, which ends no query: expected it to return, or to raise"
-            " another error, which ends the query"
+            f"{what} raised {error!r}{how}, and ends no query: expected it to return, or to raise another error, which"
+            " ends the query"
         ) from error
 
 

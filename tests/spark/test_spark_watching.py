@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
@@ -27,6 +30,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count
 from objectspace.spark import EpochProgress, Operator, Pipeline, TaskFailedError
 from objectspace.spark.printable import add_note
+from objectspace.spark.sinks import no_exit
 from tests.patience import wait_until
 
 SCHEMA = "k string, v long"
@@ -142,6 +146,20 @@ def test_a_function_that_exits_ends_its_query(stream: DataFrame, tmp_path: Path,
         query.awaitTermination(60)
     assert not query.isActive
     assert str(pipeline.status().error).startswith(f"{what} raised SystemExit(3)")
+
+
+def is_cancelled(*given: object) -> None:
+    raise asyncio.CancelledError
+
+
+def test_what_is_no_error_is_made_one_but_for_an_interruption_of_the_program() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        failed = pool.submit(no_exit("on_epoch")(is_cancelled)).exception()
+    told = r"^on_epoch raised CancelledError\(\), which is no Exception, and ends no query: expected it to return"
+    assert isinstance(failed, ObjectSpaceError)
+    assert re.match(told, str(failed))
+    with pytest.raises(asyncio.CancelledError), no_exit("on_epoch"):
+        is_cancelled()
 
 
 class Mute(Exception):
