@@ -355,7 +355,11 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
         why = "something else has changed it since"
         if _gives_ranks_that_are_taken(change, found):
             why = "keys were inserted on both sides, and their order is kept"
-        raise CheckpointError(f"{what} holds {holds}, but the change is from {old}: {why}; nothing was written")
+        raise CheckpointError(
+            f"{what} holds {holds}, but the change is from {old}: {why}; nothing was written: undo that first, or put"
+            " the object back as it was at a checkpoint, with the patch of `checkpoint diff PATH HEAD CHECKPOINT NAME"
+            " --patch FILE`"
+        )
 
 
 def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:

@@ -23,6 +23,12 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 REOPEN = ", then call reopen()"
 """What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
 
+TOO_MANY_OPEN = {
+    errno.EMFILE: "this process has too many files open: close some",
+    errno.ENFILE: "the machine has too many files open",
+}
+"""What to do where no more files can be opened."""
+
 _ROOM_BYTES = 64 << 10
 """If less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
 
@@ -57,8 +63,8 @@ def explained(path: str, error: Exception, schema_damage: str = "") -> Checkpoin
             f"no space is left in {folder}, the temporary folder in which SQLite sorts: free some there, or set TMPDIR"
             " to another folder before the program starts; nothing was written"
         )
-    elif advice is _CLOSED and (unreadable := _unreadable(path)):
-        advice = f"this user may not read {unreadable}: see to its permissions"
+    elif advice is _CLOSED:
+        advice = _why_not_opened(path) or _CLOSED
     elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
         advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
     return kind(f"{path}: {advice} (SQLite says: {error})")
@@ -95,6 +101,34 @@ def lacks_room(error: Exception, folder: Path) -> bool:
     return False
 
 
+def _why_not_opened(path: str) -> str | None:
+    """Return why SQLite cannot open a file and what to do, ``None`` if nothing tells: SQLite itself does not say."""
+    if unreadable := _unreadable(path):
+        return f"this user may not read {unreadable}: see to its permissions"
+    if (length := len(os.fsencode(os.path.abspath(path)))) > _LONGEST_PATH:
+        return f"its path has {length} bytes, and SQLite takes {_LONGEST_PATH}: use a shorter one"
+    if os.path.exists(f"{path}-wal") and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+        return (
+            f"{path}-wal has checkpoints that are not in the file yet, and nothing may be written beside it, which it"
+            " takes to read them: copy both to a folder that may be written"
+        )
+    return _lack_of_handles()
+
+
+def _lack_of_handles() -> str | None:
+    """Return what to do if so few files can be opened that a store cannot, ``None`` if that is not so."""
+    opened: list[int] = []
+    try:
+        for _ in range(_FILES_OF_A_STORE):  # Not the store itself: to close it would release the locks of this process.
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return TOO_MANY_OPEN.get(error.errno or 0)
+    finally:
+        for each in opened:
+            os.close(each)
+    return None
+
+
 def _unreadable(path: str) -> str | None:
     """Return which of the files of a store this process may not read, ``None`` if there is none."""
     found = (f"{path}{end}" for end in ("", "-wal", "-shm", "-journal"))
@@ -115,6 +149,12 @@ def _full_temporary_folder(path: str) -> str | None:
             return folder
     return None
 
+
+_LONGEST_PATH = 504
+"""Of the 512 bytes that SQLite takes, its journal has the last 8 (``-journal``)."""
+
+_FILES_OF_A_STORE = 3
+"""How many files a connection opens at least: the file, its log, and the index of it."""
 
 _LACK_OF_MEMORY = (sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP)
 _DAMAGED = f"the file is damaged: {RESTORE}"

@@ -12,14 +12,14 @@ import orjson
 from filelock import FileLock, Timeout
 
 from checkpoint.errors import CheckpointError, StoreLockedError
+from checkpoint.failures import TOO_MANY_OPEN
 
 READ_ONLY = ", or open the store with read_only=True"
 """What a program may do if it cannot write; the command-line tool has no such option."""
 
 _ADVICE = {
     errno.ENAMETOOLONG: "give it a shorter name: those of its lock and its log are a few characters longer",
-    errno.EMFILE: "this process has too many files open: close some",
-    errno.ENFILE: "the machine has too many files open",
+    **TOO_MANY_OPEN,
     errno.ENOSPC: "its file system has no room for another file: free some space, or remove small files",
     errno.EDQUOT: "its file system has no room for another file: free some space, or remove small files",
     errno.EROFS: f"its file system takes no writes: mount it for writing{READ_ONLY}",
@@ -58,11 +58,15 @@ class WriterLock:
         except Timeout:
             raise StoreLockedError(f"{path} is being written by {_named_with_advice(target)}{READ_ONLY}") from None
         except OSError as error:
-            advice = _ADVICE.get(error.errno or 0, f"check the permissions of its folder{READ_ONLY}")
+            beside = Path(self._lock.lock_file).name
+            permissions = f"check the permissions of its folder, and of {beside} if that is there{READ_ONLY}"
+            advice = _ADVICE.get(error.errno or 0, permissions)
             raise CheckpointError(f"{path} cannot be locked for writing ({error.strerror}): {advice}") from error
         self._lock_path = Path(self._lock.lock_file)
         self._identity = self._identity_now()
         self._tell({})
+        if os.name == "posix" and os.geteuid() == 0:
+            _give_to_owner_of(target, [self._lock_path, self._owner_path])
 
     def require_held(self) -> None:
         """Raise an error if the lock file is gone, so that others may write to the store, or have written.
@@ -100,6 +104,15 @@ class WriterLock:
             with suppress(OSError):
                 self._owner_path.unlink(missing_ok=True)
             self._lock.release()
+
+
+def _give_to_owner_of(target: Path, beside: list[Path]) -> None:
+    """Give what root has made to the owner of a store, who could not lock it otherwise; SQLite does so with its log."""
+    with suppress(OSError):
+        owner = target.stat()
+        for path in beside:
+            if path.stat().st_uid == 0 != owner.st_uid:
+                os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def owner_of(path: Path) -> str | None:

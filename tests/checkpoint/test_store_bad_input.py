@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -264,10 +264,51 @@ def test_a_log_that_this_user_may_not_read_is_named(
         inject(None)
 
 
+def test_a_path_that_is_too_long_for_sqlite_is_named_so(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["x" * 100] * 5)
+    folder.mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"its path has \d{3} bytes, and SQLite takes 504: use a shorter one"):
+        CheckpointStore(folder / "state.db")
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_named_so(
+    tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path, left = make_store(tmp_path / "state.db"), [1, 1]
+    with quick_store(path):
+        inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", lambda *given: os.dup(left.pop()) if left else refuse(code))
+            with pytest.raises(CheckpointError, match=r"state\.db: .* has too many files open"):
+                CheckpointStore(path, read_only=True)
+        assert not left
+        inject(None)
+
+
+def test_a_log_beside_which_nothing_may_be_written_is_to_be_copied(
+    tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_store(tmp_path / "state.db")
+    with quick_store(path):
+        inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
+        monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # root may write everywhere
+        with pytest.raises(CheckpointError, match=r"state\.db-wal has checkpoints that .*: copy both to a folder that"):
+            CheckpointStore(path, read_only=True)
+        inject(None)
+
+
+def refuse(code: int) -> NoReturn:
+    raise OSError(code, os.strerror(code))
+
+
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (errno.EACCES, "check the permissions of its folder, or open the store with read_only=True"),
+        (
+            errno.EACCES,
+            "check the permissions of its folder, and of state.db.lock if .*, or open the store with read_only=True",
+        ),
         (errno.ENOSPC, "has no room for another file: free some space, or remove small files"),
         (errno.EROFS, "takes no writes: mount it for writing, or open the store with read_only=True"),
     ],
@@ -275,10 +316,7 @@ def test_a_log_that_this_user_may_not_read_is_named(
 def test_a_folder_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    monkeypatch.setattr("filelock.FileLock.acquire", lambda *_, **__: refuse(code))
     with pytest.raises(CheckpointError, match=rf"cannot be locked.*\({os.strerror(code)}\): .*{advice}"):
         CheckpointStore(tmp_path / "state.db")
 

@@ -254,6 +254,25 @@ def test_an_owner_with_a_number_that_no_process_has_is_gone(path: Path, pid: int
     assert owner_of(path) == f"process {os.getpid()} on {socket.gethostname()}"
 
 
+@pytest.mark.parametrize("owner", [0, 4711])
+def test_what_root_makes_beside_a_store_belongs_to_the_owner_of_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, owner: int
+) -> None:
+    given: dict[str, tuple[int, int]] = {}
+    found_at = Path.stat
+
+    def stat(file: Path, **more: Any) -> os.stat_result:
+        found, user = found_at(file, **more), owner if file.suffix == ".db" else 0
+        return os.stat_result((*found[:4], user, user, *found[6:]))
+
+    quick_store(path).close()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda file, *whose: given.update({Path(file).name: whose}))
+    monkeypatch.setattr(Path, "stat", stat)
+    quick_store(path).close()
+    assert given == ({f"state.db.{end}": (owner, owner) for end in ("lock", "owner")} if owner else {})
+
+
 def test_a_store_that_failed_to_open_leaves_no_lock(path: Path) -> None:
     path.write_bytes(b"no database, but long enough to look like one" * 20)
     for _ in range(2):
