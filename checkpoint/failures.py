@@ -94,9 +94,9 @@ def lacks_room(error: Exception, folder: Path) -> bool:
     """
     if code_of(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return True
-    from shutil import disk_usage  # on demand: it imports archive modules, and few ever meet a full disk
+    with suppress(OSError):  # There may be no handle left for the import.
+        from shutil import disk_usage  # on demand: it imports archive modules, and few ever meet a full disk
 
-    with suppress(OSError):
         return code_of(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
     return False
 
@@ -112,10 +112,10 @@ def _why_not_opened(path: str) -> str | None:
             f"{path}-wal has checkpoints that are not in the file yet, and nothing may be written beside it, which it"
             " takes to read them: copy both to a folder that may be written"
         )
-    return _lack_of_handles()
+    return lack_of_handles()
 
 
-def _lack_of_handles() -> str | None:
+def lack_of_handles() -> str | None:
     """Return what to do if so few files can be opened that a store cannot, ``None`` if that is not so."""
     opened: list[int] = []
     try:

@@ -20,7 +20,7 @@ import orjson
 
 from checkpoint import filters, schema, seals, spans
 from checkpoint.errors import CheckpointError
-from checkpoint.failures import code_of, lacks_room
+from checkpoint.failures import code_of, lack_of_handles, lacks_room
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
 from checkpoint.recognised import BESIDE, require_free_name
@@ -71,7 +71,8 @@ def fork(
         said = error.strerror if isinstance(error, OSError) else f"SQLite says: {error}"
         advice = "no space is left: free some" if lacks_room(error, path.parent) else "see to its disk"
         if code_of(error) == sqlite3.SQLITE_CANTOPEN:
-            advice = "see to the permissions of its folder, and whether its disk is read-only"
+            permissions = "see to the permissions of its folder, and whether its disk is read-only"
+            advice = lack_of_handles() or permissions
         raise CheckpointError(f"{path} cannot be written ({said}): {advice}, try again") from error
     finally:
         for end in ("", *BESIDE):

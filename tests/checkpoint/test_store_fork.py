@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -167,3 +169,24 @@ def assert_complete(path: Path) -> None:
     with quick_store(path) as fork:
         assert values_in(fork.reader()) == {number: number for number in range(8)}
         assert fork.verify() > 0
+
+
+def test_a_fork_for_which_no_file_can_be_opened_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def fail(*_: Any) -> NoReturn:
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    with quick_store(tmp_path / "state.db") as store:
+        store.append(run_of({1: "a"}))
+        with monkeypatch.context() as patched:
+            patched.setattr("checkpoint.fork._write", fail)
+            patched.setattr(os, "open", refuse)
+            with pytest.raises(
+                CheckpointError, match=r"fork\.db cannot be written .*: this process has too many files"
+            ):
+                store.fork(tmp_path / "fork.db")
+        store.fork(tmp_path / "fork.db")
