@@ -16,6 +16,7 @@ from pathlib import Path
 from checkpoint import inherited
 from checkpoint.errors import StoreFailedError
 from checkpoint.failures import SQLITE_ERRORS
+from checkpoint.schema import PAGE_BYTES
 
 LOG_BYTES = 4 << 20
 """How large the write-ahead log grows before it is copied into the file, and how large it stays on the disk."""
@@ -38,6 +39,7 @@ class WriteAheadLog:
         self._store, self._is_watched = path, is_watched
         self._identity: inherited.Identity | None = None
         self._copied_bytes = 0
+        self._is_begun = False
 
     @property
     def index(self) -> Path:
@@ -96,7 +98,9 @@ class WriteAheadLog:
             )
 
     def copy_if_long(self, connection: sqlite3.Connection) -> None:
-        """Copy the log into the file if it has grown long.
+        """Copy the log into the file if it has grown long, or the file has nothing but its first page.
+
+        A copy of that page alone, which somebody takes for a backup, would be a new store and not an older state.
 
         When all is copied and nobody reads, SQLite starts the log over and cuts its file to ``LOG_BYTES``, so a longer
         file is one that has grown since. While somebody keeps the log from starting over, copying is tried again only
@@ -104,11 +108,12 @@ class WriteAheadLog:
         """
         try:
             size = os.stat(self.path).st_size
+            self._is_begun = self._is_begun or os.stat(self._store).st_size > PAGE_BYTES
         except FileNotFoundError:
             return
         if size < self._copied_bytes:
             self._copied_bytes = 0
-        if size - self._copied_bytes > LOG_BYTES:
+        if size - self._copied_bytes > LOG_BYTES or not self._is_begun:
             self._copied_bytes = size
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +191,12 @@ def test_a_fork_for_which_no_file_can_be_opened_says_so(tmp_path: Path, monkeypa
             ):
                 store.fork(tmp_path / "fork.db")
         store.fork(tmp_path / "fork.db")
+
+
+def test_a_copy_of_the_file_alone_is_an_older_state_and_no_new_store(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        for number in range(1, 4):
+            store.append(run_of({number: "a"}))
+            shutil.copy(store.path, tmp_path / "copy.db")
+            with quick_store(tmp_path / "copy.db", read_only=True) as copied:
+                assert values_in(copied.reader()) == {1: "a"}
