@@ -57,7 +57,7 @@ def open_shard(
         CheckpointError: the location or the cache folder cannot be used, or a task would open the driver's memory.
         CorruptStoreError: a run file is missing or damaged.
 
-    Time: O(what the cache of this machine lacks + runs of the shard). Dirties: the cache; edits are kept only by ``save_shard``.
+    Time: O(runs of the shard + what the cache lacks). Dirties: the cache; edits are kept only by ``save_shard``.
     """
     if TaskContext.get() is not None:
         require_shared(plan.location)
