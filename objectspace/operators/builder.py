@@ -552,7 +552,10 @@ class Stream(ShownAtPrompt):
             is_promised=self.node.is_promised if is_promised is None else is_promised,
             rules=new.rules,
             calls=new.calls,
-            also_promised=passed_on(operator, self.node.also_promised),
+            # First rows stay as they are, so promises hold for them even about a column that is not in their key.
+            also_promised=passed_on(
+                operator, self.node.promises if isinstance(operator, Dedup) else self.node.also_promised
+            ),
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint import CheckpointStore
 from objectspace import VolatileObjectSpace
 from objectspace.operators import (
     AggCall,
@@ -26,6 +28,7 @@ from objectspace.operators import (
     TemporalJoin,
     Tumble,
     WatermarkFilter,
+    count,
 )
 from objectspace.relational import Chunk, RowError, SchemaError, TableSchema
 from tests.operators.agg_oracle import Log, Running, materialize, permuted
@@ -295,3 +298,18 @@ def test_nan_is_never_too_late(make: Callable[[TableSchema], Any], number: type)
     assert getattr(operator, "late_rows", len(operator.sides)) == len(operator.sides)
     if not isinstance(operator, TemporalJoin):
         assert any(row[0] != row[0] for chunk in given for row in chunk.values)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 40)), max_size=6), min_size=1, max_size=5))
+def test_windows_of_first_rows_close_though_their_key_has_no_time(batches: list[list[tuple[str, int]]]) -> None:
+    numbers = itertools.count()
+    epochs = [{"seen": [(next(numbers), *row) for row in batch]} for batch in batches]
+    pipeline = Pipeline()
+    seen = pipeline.source("seen", {"id": "int64", "ad": "string", "at": "int64"}, key=["id"], append_only=True)
+    windows = seen.watermark("at", 5).dedup("ad").window("at", 10).group_by("window_start")
+    windows.on_window_close().agg(n=count()).materialize("closed")
+    windows.agg(n=count()).materialize("all")
+    run = pipeline.run_local(epochs, CheckpointStore(":memory:"))
+    mark = max((at for batch in batches for _, at in batch), default=-100) - 5
+    assert run.rows("closed") == [(start, n) for start, n in run.rows("all") if start + 10 <= mark]
