@@ -39,6 +39,16 @@ def test_groups_in_which_nothing_waits_for_time_do_not_hear_of_it(make: Any, mon
     assert len(told) == 5
 
 
+def test_an_own_window_that_does_something_at_a_time_hears_of_it_in_a_group() -> None:
+    class Ticking(Window):
+        def _tick(self, at: float) -> list[Any]:
+            return [at]
+
+    player = Player(lambda: GroupBy(lambda value: "all", lambda key: Ticking(3, lambda inner: Buffer(count=9))))
+    assert player.operator.on_next(1) == []
+    assert player.operator.on_time(2) == [("all", 2)]
+
+
 def waiting_where_odd(key: int) -> EventOperator:
     return Chain(Select(itemgetter(2)), Buffer(duration=3) if key % 2 else Average(running=True))
 

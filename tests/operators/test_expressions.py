@@ -58,6 +58,8 @@ CASES: list[tuple[Expression, str]] = [
     (col("i") % col("j"), "i % nullif(j, 0)"),
     (20 // col("j"), "20 // nullif(j, 0)"),
     (20 % col("j"), "20 % nullif(j, 0)"),
+    (col("i") // -1, "i // -1"),
+    (-1 // col("id"), "-1 // id"),
     (-col("f"), "-f"),
     (col("f") * 2, "f * 2"),
     (col("d") + 1, "d + 1"),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators import GroupTopN, HashJoin, IntervalJoin, Operator, TemporalJoin, TopN
 from objectspace.operators.hash_join import KINDS
 from objectspace.relational import Chunk, Column, TableSchema
@@ -48,6 +48,15 @@ def test_a_join_is_the_join_of_what_is_there(kind: Any, history: list[Any], safe
     on = f"l.k {'IS NOT DISTINCT FROM' if safe else '='} r.k" + (" AND l.v < r.w" if condition else "")
     sides = {name: (schema, run.live[side].values()) for name, side, schema in SIDES}
     assert run.output == rows_of(join_query(kind, on), **sides)
+
+
+@pytest.mark.parametrize("condition", [("k", "!=", "w"), ("v", "!=", "k_right")])
+def test_no_pair_meets_a_condition_of_which_one_side_is_null(condition: Any) -> None:
+    join = HashJoin(LEFT, RIGHT, ["k"], ["k"], "left_outer", True, condition)
+    join.open(VolatileObjectSpace(), "join")
+    join.process(Chunk.from_rows(RIGHT, [("+", (None, 2, 1))]), side="right")
+    (out,) = join.process(Chunk.from_rows(LEFT, [("+", (None, 1, 1))]), side="left")
+    assert out.rows() == [("+", (None, 1, 1, None, None, None))]
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from objectspace.operators import AggCall, HashJoin, LocalRun, Operator, Pipeline, SimpleAgg, count
+from objectspace.operators import AggCall, HashJoin, Hop, LocalRun, Operator, Pipeline, SimpleAgg, count
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 
@@ -150,3 +150,19 @@ def test_the_space_of_an_object_takes_no_relational_tables() -> None:
     pipeline.source("rows", SCHEMA).apply(KeepsTable(), "own", SCHEMA).sink("found")
     with pytest.raises(ValueError, match=r"under 'own/'.*whose relational tables belong to a whole space: a part has"):
         pipeline.run_local([BATCH])
+
+
+def test_promises_for_the_columns_of_a_join_pass_windows_and_no_other_operator_of_a_user() -> None:
+    def counted(operator: Any, column: str) -> Pipeline:
+        found = Pipeline()
+        left, right = (
+            found.source(side, {"id": "int64", side: "int64"}, key=["id"]).watermark(side, 0) for side in ("t", "u")
+        )
+        near = left.join(right, on="id", within=("t", "u", -1, 1)).through(operator, "own")
+        near.group_by(column).on_window_close().agg(n=count()).materialize("counts")
+        return found
+
+    windows = counted(lambda schema: Hop(schema, "u", 10, 10), "u")
+    assert windows.run_local([{side: [(at, at)] for side in "tu"} for at in (5, 20)]).rows("counts") == [(5, 1)]
+    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+        counted(lambda schema: Gives(schema), "u")

@@ -348,10 +348,12 @@ def test_a_pipeline_of_an_engine_takes_a_location_and_still_runs_in_this_process
     [
         (lambda: HashJoin(LEFT, RIGHT, ["k"], ["k"], cache_keys=1.5), r"cache_keys is 1\.5: expected a number from 0"),
         (lambda: HashJoin(LEFT, RIGHT, ["k"], ["k"], cache_keys=-1), "cache_keys is -1"),
+        (lambda: HashAgg(LEFT, [], [AggCall("count")]), "at least one group column: SimpleAgg aggregates all rows"),
         (lambda: HashAgg(LEFT, ["k"], [AggCall("count")], group_cache=True), "group_cache is True"),
         (lambda: HashAgg(LEFT, ["k"], [AggCall("min", "at")], extreme_cache=1.5), r"extreme_cache is 1\.5"),
         (lambda: Hop(TIMED, "at", 4, 2, origin="x"), "origin of windows over at int64 not null is one of .*'x'"),
         (lambda: WatermarkFilter(TIMED, "at", True), r"the delay of 'at' \(int64\) is a int from 0 on: found True"),
+        (lambda: WatermarkFilter(TIMED, "at", -1), r"the delay of 'at' \(int64\) is a int from 0 on: found -1"),
     ],
 )
 def test_numbers_that_are_none_are_refused_when_an_operator_is_made(made: Callable[[], Operator], said: str) -> None:

@@ -131,9 +131,19 @@ def test_arithmetic_of_decimals_keeps_all_digits(left: str, right: str, expected
     assert found == wanted
 
 
-def test_a_mean_whose_total_is_too_great_says_of_which_group() -> None:
+@pytest.mark.parametrize("value", [2**62, -(2**62) - 1])
+def test_a_mean_whose_total_is_too_great_says_of_which_group(value: int) -> None:
     pipeline = Pipeline()
     source = pipeline.source("s", {"id": "int64", "g": "int64", "v": "int64"}, key=["id"])
     source.group_by("g").agg(m=avg("v")).materialize("r")
-    with pytest.raises(RowError, match=r"group g=7: the total of 'v' is \d+, which no int64 holds: correct or"):
-        pipeline.run_local([{"s": [(place, 7, 2**62) for place in range(3)]}])
+    with pytest.raises(RowError, match=r"group g=7: the total of 'v' is -?\d+, which no int64 holds: correct or"):
+        pipeline.run_local([{"s": [(place, 7, value) for place in range(2)]}])
+
+
+@pytest.mark.parametrize("beside", [count(), max_("v"), AggCall("array_agg", "v")])
+def test_a_mean_takes_the_least_total_that_an_int64_holds(beside: Any) -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "g": "int64", "v": "int64"}, key=["id"])
+    source.group_by("g").agg(m=avg("v"), beside=beside).materialize("r")
+    ((_, mean, _),) = pipeline.run_local([{"s": [(place, 7, -(2**62)) for place in range(2)]}]).rows("r")
+    assert mean == -(2.0**62)
