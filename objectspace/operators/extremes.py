@@ -216,11 +216,6 @@ class OrderedCall:
             return found or None
         return "".join([text for place, pair in enumerate(found) for text in pair[place == 0 :]]) if found else None
 
-    def clear(self, group: Sequence[Any]) -> None:
-        """Delete the rows of a group. Time: O(rows of the group)."""
-        for row in list(self.table.scan(prefix=group)):
-            self.table.delete_row(row)
-
     def _layout(self, schema: TableSchema, group_key: Sequence[str]) -> tuple[list[int], TableSchema]:
         """Return the positions of the columns that are kept, and the schema of the table."""
         key: dict[str, str] = dict.fromkeys(group_key, "asc")
