@@ -94,6 +94,21 @@ def test_a_put_that_finds_no_space_leaves_nothing(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("put", ["write", "create"])
+def test_a_put_is_whole_when_it_is_flushed_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: str
+) -> None:
+    sizes, fsync = [], os.fsync
+
+    def _noted(descriptor: int) -> None:
+        sizes.append(os.fstat(descriptor).st_size)
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", _noted)
+    getattr(location_at(tmp_path), put)("file", b"data")
+    assert sizes[0] == 4
+
+
 def test_a_relative_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     location = location_at("here")

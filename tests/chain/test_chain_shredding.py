@@ -45,6 +45,10 @@ def test_texts_of_one_shape_come_back(pieces: list[str], rows: list[list[int]]) 
     assert_back((texts * ROWS)[:ROWS])
 
 
+def test_a_minus_at_the_end_of_a_text_is_none_of_the_number_that_the_next_text_begins_with() -> None:
+    assert assert_back([f"{number}-" for number in range(ROWS)])
+
+
 @given(st.lists(st.one_of(st.none(), st.text(max_size=6), st.integers().map(str), _pieces), min_size=1, max_size=30))
 def test_any_texts_come_back(texts: list[str | None]) -> None:
     shaped: list[str | None] = [f'{{"n":{number}}}' for number in range(ROWS)]

@@ -215,6 +215,21 @@ def test_what_is_older_than_the_history_and_read_is_not_made_up_again_each_time(
     assert all(runs.at(pin) for pin in pins)
 
 
+def test_a_checkpoint_whose_own_run_holds_more_keeps_it_beside_a_merged_one_that_reaches_farther_back() -> None:
+    runs = RunMap([StoredRun(1, 1, 1, 9), StoredRun(3, 2, 3, 9), StoredRun(4, 4, 4, 9)], fulls=[1])
+    runs.published(StoredRun(3.5, 1, 3, 18))
+    assert runs.live == (3.5, 4)
+    assert runs.unneeded(first=1) == ()
+    assert runs.unneeded(first=4) == (1, 3)
+
+
+@pytest.mark.parametrize(("rows", "is_all"), [(100, True), (99, False)])
+def test_all_becomes_one_run_once_as_many_rows_may_replace_others_as_there_are(rows: int, is_all: bool) -> None:
+    later = [StoredRun(number, number, number, rows) for number in range(2, 26)]
+    runs = RunMap([StoredRun(1, 1, 1, 24 * 100), *later, StoredRun(26, 26, 26, 1)], fulls=[1])
+    assert (runs.due(1) == runs.live[:-1]) is is_all
+
+
 def test_the_readable_checkpoints_around_a_number_are_found() -> None:
     runs = RunMap([StoredRun(number, number, number, 1) for number in (2, 3, 6, 9)])
     assert [runs.readable(number) for number in range(1, 11)] == [2, 2, 3, 6, 6, 6, 9, 9, 9, 0]
