@@ -18,7 +18,15 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, FencedError, Run, StoreFailedError
+from checkpoint import (
+    CheckpointError,
+    CheckpointKind,
+    CheckpointStore,
+    CorruptStoreError,
+    FencedError,
+    Run,
+    StoreFailedError,
+)
 from checkpoint.chain import (
     Chain,
     Location,
@@ -142,6 +150,17 @@ def test_a_run_that_was_not_accepted_is_dropped_from_a_cache(chain: Chain, publi
     publish(chain, {"b": 2})
     assert _open_to_make(chain, tmp_path) == {"a": "1", "b": "2"}
     assert _files(tmp_path) == before
+
+
+def test_a_first_run_that_was_not_accepted_is_no_part_of_a_shard(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 666}, CheckpointKind.FULL), 1)
+    with open_cache(replace(_plan(chain, tmp_path), makes_epoch=True), 0) as store:
+        assert store.checkpoints() == []
+    publish(chain, {"b": 1})
+    assert _open(chain, tmp_path) == {"b": "1"}
 
 
 def test_one_that_was_accepted_need_not_be_read(chain: Chain, publish: Publisher, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -330,6 +332,18 @@ def test_a_collection_that_another_one_overtakes_anywhere_ends_well(publish: Pub
         opened = Chain.open(location)
         assert (opened.first_epoch, state_at(opened, 9)) == (9, expected)
     assert at > 10
+
+
+def test_a_collection_that_is_overtaken_again_and_again_gives_up(
+    publish: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = make(location_at(f"memory://{uuid4().hex}"), publish, 2)
+    overtaken = Mock(side_effect=[UnknownCheckpointError("it was collected meanwhile")] * 20)
+    monkeypatch.setattr(chain, "_collect", overtaken)
+    monkeypatch.setattr(chain, "_stored_floor", count(1).__next__)
+    with pytest.raises(UnknownCheckpointError, match="it was collected meanwhile"):
+        chain.collect()
+    assert overtaken.call_count == 9
 
 
 def test_a_collection_looks_at_the_files_that_have_come_since_its_listing(publish: Publisher) -> None:

@@ -445,6 +445,15 @@ def test_an_unknown_epoch_is_named(location: Location, publish: Publisher) -> No
         chain.manifest(9)
 
 
+def test_a_view_of_the_newest_epochs_reads_no_manifest_again_that_is_known(
+    location: Location, publish: Publisher
+) -> None:
+    chain = Chain.open_or_create(location, 1)
+    known = [publish(chain, {"a": number}) for number in range(3)]
+    view = chain.newest_view()
+    assert all(view.manifest(one.epoch) is one for one in known)
+
+
 @pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])
 def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name: str) -> None:
     publish(Chain.open_or_create(location, 1), {"a": 1})
