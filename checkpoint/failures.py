@@ -23,6 +23,9 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 REOPEN = ", then call reopen()"
 """What a program does once the cause of a failure is resolved; the command-line tool has another way to say it."""
 
+OPEN_AGAIN = ", then open it again"
+"""The same where it was never open: there is no store yet to call anything of."""
+
 TOO_MANY_OPEN = {
     errno.EMFILE: "this process has too many files open: close some",
     errno.ENFILE: "the machine has too many files open",
@@ -64,7 +67,7 @@ def explained(path: str, error: Exception, schema_damage: str = "") -> Checkpoin
             " to another folder before the program starts; nothing was written"
         )
     elif advice is _CLOSED:
-        advice = _why_not_opened(path) or _CLOSED
+        advice = _why_not_opened(path, error) or _CLOSED
     elif getattr(error, "sqlite_errorcode", 0) in _LACK_OF_MEMORY:
         advice = f"the file system failed, or memory ran out: see to both{REOPEN}"
     return kind(f"{path}: {advice} (SQLite says: {error})")
@@ -101,12 +104,14 @@ def lacks_room(error: Exception, folder: Path) -> bool:
     return False
 
 
-def _why_not_opened(path: str) -> str | None:
+def _why_not_opened(path: str, error: Exception) -> str | None:
     """Return why SQLite cannot open a file and what to do, ``None`` if nothing tells: SQLite itself does not say."""
     if unreadable := _unreadable(path):
         return f"this user may not read {unreadable}: see to its permissions"
     if (length := len(os.fsencode(os.path.abspath(path)))) > _LONGEST_PATH:
         return f"its path has {length} bytes, and SQLite takes {_LONGEST_PATH}: use a shorter one"
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return "a writer was killed, and what it began is to be undone, which takes a writer: open it for writing once"
     if os.path.exists(f"{path}-wal") and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
         return (
             f"{path}-wal has checkpoints that are not in the file yet, and nothing may be written beside it, which it"

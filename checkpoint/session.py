@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from checkpoint import inherited, schema
 from checkpoint.errors import REPAIR, RESTORE, CheckpointError, InheritedStoreError, StoreFailedError
-from checkpoint.failures import REOPEN, SQLITE_ERRORS, code_of, explained, is_of_the_file, not_given_back
+from checkpoint.failures import OPEN_AGAIN, REOPEN, SQLITE_ERRORS, code_of, explained, is_of_the_file, not_given_back
 from checkpoint.recognised import format_of, recognise
 from checkpoint.seals import fetch_as_stored
 from checkpoint.write_ahead_log import LOG_BYTES, WriteAheadLog
@@ -119,13 +119,17 @@ class Session:
                 self._prepare(self._connection)
             except SQLITE_ERRORS as error:
                 self._disconnect()
-                raise self.explain(error) from error
+                raise self._unopened(self.explain(error)) from error
             except BaseException:
                 self._disconnect()
                 raise
             self._failure = None
             self._identity = self._identity_now()
             self._log.note_opened()
+
+    def _unopened(self, error: CheckpointError) -> CheckpointError:
+        """Return the error for a file that cannot be opened; one that never was is to be opened once more."""
+        return error if self._identity else type(error)(str(error).replace(REOPEN, OPEN_AGAIN))
 
     def reopen(self) -> None:
         """Open the file again; its contents decide what was in doubt. It takes no writes before :meth:`trust`.

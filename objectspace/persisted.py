@@ -294,6 +294,8 @@ class PersistedObjectSpace(ObjectSpace):
             CheckpointProtocolError: this is the middle of an edit, in a signal handler or a method of a key.
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged; nothing has changed then.
             EpochTypeError: the epoch is not a 64-bit int; nothing has changed then.
+
+        Time: O(objects and open tables) in memory. Dirties: nothing; with an epoch, what came after it goes.
         """
         self._usable()
         self._will_change()

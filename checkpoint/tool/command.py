@@ -21,7 +21,7 @@ import orjson
 
 from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
-from checkpoint.failures import REOPEN
+from checkpoint.failures import OPEN_AGAIN, REOPEN
 from checkpoint.lock import READ_ONLY
 from checkpoint.process import collecting_seldom
 from checkpoint.tool import printing
@@ -283,6 +283,7 @@ def _worded(error: BaseException) -> str:
 
 _ADVICE = {
     REOPEN: ", then run it again",
+    OPEN_AGAIN: ", then run it again",
     READ_ONLY: "",
     "call repair() on the store": "run `checkpoint repair`",
     "repair(salvage=True)": "`checkpoint repair --salvage`",

@@ -217,6 +217,7 @@ def test_reading_what_is_not_there_creates_nothing(tmp_path: Path) -> None:
     [
         (sqlite3.SQLITE_CANTOPEN, CheckpointError, "permissions"),
         (sqlite3.SQLITE_READONLY, CheckpointError, "permissions"),
+        (sqlite3.SQLITE_READONLY_ROLLBACK, CheckpointError, "a writer was killed, .*: open it for writing once"),
         (sqlite3.SQLITE_IOERR, StoreFailedError, "see to the disk"),
         (sqlite3.SQLITE_BUSY, StoreLockedError, "try again"),
     ],

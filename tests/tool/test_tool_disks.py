@@ -57,7 +57,7 @@ def test_a_disk_that_is_full_is_told_from_one_that_fails(
 
 def test_a_program_is_told_to_open_the_store_again(store: Path, leave: Leave) -> None:
     leave(0)
-    with pytest.raises(StoreFailedError, match=r"no space is left: free some, then call reopen\(\)"):
+    with pytest.raises(StoreFailedError, match=r"no space is left: free some, then open it again"):
         CheckpointStore(store)
 
 
