@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 import orjson
 from filelock import FileLock, Timeout
@@ -28,6 +29,9 @@ _ADVICE = {
 
 _LONGEST_END = "-journal"
 """The longest one that the name of a file beside a store has."""
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""Opens a file only if it is no symbolic link: others may be allowed to write to the folder."""
 
 _CLOSING = "closing"
 """What the owner's note says if the lock will soon be released."""
@@ -66,7 +70,7 @@ class WriterLock:
         self._identity = self._identity_now()
         self._tell({})
         if os.name == "posix" and os.geteuid() == 0:
-            _give_to_owner_of(target, [self._lock_path, self._owner_path])
+            _give_to_owner_of(target, self._lock_path)
 
     def require_held(self) -> None:
         """Raise an error if the lock file is gone, so that others may write to the store, or have written.
@@ -96,7 +100,9 @@ class WriterLock:
     def _tell(self, more: dict[str, bool]) -> None:
         # The lock holds without this file, which only tells others whom to ask.
         with suppress(OSError):
-            self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
+            note = os.open(self._owner_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o666)
+            with os.fdopen(note, "wb") as file:
+                file.write(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
 
     def release(self) -> None:
         """Let others write. Calling it twice is allowed; in a forked process, the lock stays with the parent."""
@@ -106,13 +112,17 @@ class WriterLock:
             self._lock.release()
 
 
-def _give_to_owner_of(target: Path, beside: list[Path]) -> None:
-    """Give what root has made to the owner of a store, who could not lock it otherwise; SQLite does so with its log."""
+def _give_to_owner_of(target: Path, lock: Path) -> None:
+    """Give a lock that root has made to the owner of its store, who could not take it otherwise."""
     with suppress(OSError):
-        owner = target.stat()
-        for path in beside:
-            if path.stat().st_uid == 0 != owner.st_uid:
-                os.chown(path, owner.st_uid, owner.st_gid)
+        owner, opened = target.stat(), os.open(lock, os.O_RDONLY | _NO_LINK)
+        try:
+            found = os.fstat(opened)
+            # Whoever may write to the folder may have put another file of root in the place of the lock.
+            if found.st_uid == 0 != owner.st_uid and S_ISREG(found.st_mode) and found.st_nlink == 1:
+                os.fchown(opened, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(opened)
 
 
 def owner_of(path: Path) -> str | None:

@@ -39,7 +39,7 @@ class WriteAheadLog:
         self._store, self._is_watched = path, is_watched
         self._identity: inherited.Identity | None = None
         self._copied_bytes = 0
-        self._is_begun = False
+        self._is_begun = True
 
     @property
     def index(self) -> Path:
@@ -53,6 +53,8 @@ class WriteAheadLog:
     def note_opened(self) -> None:
         """Take the log that is there for that of the store; SQLite may create it only with the first commit."""
         self._identity, self.is_lost = self._identity_now(), False
+        with suppress(OSError):
+            self._is_begun = os.stat(self._store).st_size > PAGE_BYTES
 
     def is_same(self) -> bool:
         """Return whether the log is still the one that was there when the store was opened, or the first one since."""
@@ -98,9 +100,9 @@ class WriteAheadLog:
             )
 
     def copy_if_long(self, connection: sqlite3.Connection) -> None:
-        """Copy the log into the file if it has grown long, or the file has nothing but its first page.
+        """Copy the log into the file if it has grown long, or the file of a new store has nothing else yet.
 
-        A copy of that page alone, which somebody takes for a backup, would be a new store and not an older state.
+        A copy of that file alone, which somebody takes for a backup, would be a new store and not an older state.
 
         When all is copied and nobody reads, SQLite starts the log over and cuts its file to ``LOG_BYTES``, so a longer
         file is one that has grown since. While somebody keeps the log from starting over, copying is tried again only
@@ -108,14 +110,13 @@ class WriteAheadLog:
         """
         try:
             size = os.stat(self.path).st_size
-            self._is_begun = self._is_begun or os.stat(self._store).st_size > PAGE_BYTES
         except FileNotFoundError:
             return
         if size < self._copied_bytes:
             self._copied_bytes = 0
         if size - self._copied_bytes > LOG_BYTES or not self._is_begun:
             self._copied_bytes = size
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._is_begun = _copy(connection) or self._is_begun
 
     def _identity_now(self) -> inherited.Identity | None:
         try:
@@ -135,6 +136,11 @@ class WriteAheadLog:
 def copy_all(connection: sqlite3.Connection) -> bool:
     """Copy the log into the file, and return whether all is there: readers of older snapshots hold it back."""
     with suppress(*SQLITE_ERRORS):
-        busy, frames, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return bool(not busy and frames == copied)
+        return _copy(connection)
     return False
+
+
+def _copy(connection: sqlite3.Connection) -> bool:
+    """Do the same, and let the errors of SQLite through."""
+    busy, frames, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return bool(not busy and frames == copied)

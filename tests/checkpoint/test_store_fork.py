@@ -200,3 +200,13 @@ def test_a_copy_of_the_file_alone_is_an_older_state_and_no_new_store(tmp_path: P
             shutil.copy(store.path, tmp_path / "copy.db")
             with quick_store(tmp_path / "copy.db", read_only=True) as copied:
                 assert values_in(copied.reader()) == {1: "a"}
+
+
+def test_a_copy_of_the_file_alone_is_whole_again_once_a_reader_that_came_first_has_gone(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        with quick_store(store.path, read_only=True):
+            store.append(run_of({1: "a"}))
+        store.append(run_of({2: "a"}))
+        shutil.copy(store.path, tmp_path / "copy.db")
+        with quick_store(tmp_path / "copy.db", read_only=True) as copied:
+            assert copied.verify() == 2

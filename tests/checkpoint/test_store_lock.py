@@ -254,23 +254,56 @@ def test_an_owner_with_a_number_that_no_process_has_is_gone(path: Path, pid: int
     assert owner_of(path) == f"process {os.getpid()} on {socket.gethostname()}"
 
 
-@pytest.mark.parametrize("owner", [0, 4711])
-def test_what_root_makes_beside_a_store_belongs_to_the_owner_of_the_store(
-    path: Path, monkeypatch: pytest.MonkeyPatch, owner: int
-) -> None:
-    given: dict[str, tuple[int, int]] = {}
-    found_at = Path.stat
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Have this process be root; return to whom it gives files."""
+    given: list[tuple[int, int]] = []
+    of_file = os.fstat
+
+    def fstat(opened: int) -> os.stat_result:
+        found = of_file(opened)
+        return os.stat_result((*found[:4], 0, 0, *found[6:]))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fstat", fstat)
+    monkeypatch.setattr(os, "fchown", lambda opened, *whose: given.append(whose))
+    return given
+
+
+def owned_by(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a user own each file by its name."""
+    at = Path.stat
 
     def stat(file: Path, **more: Any) -> os.stat_result:
-        found, user = found_at(file, **more), owner if file.suffix == ".db" else 0
+        found = at(file, **more)
         return os.stat_result((*found[:4], user, user, *found[6:]))
 
-    quick_store(path).close()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda file, *whose: given.update({Path(file).name: whose}))
     monkeypatch.setattr(Path, "stat", stat)
+
+
+@pytest.mark.parametrize("owner", [0, 4711])
+def test_a_lock_that_root_makes_belongs_to_the_owner_of_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, given: list[tuple[int, int]], owner: int
+) -> None:
+    owned_by(owner, monkeypatch)
     quick_store(path).close()
-    assert given == ({f"state.db.{end}": (owner, owner) for end in ("lock", "owner")} if owner else {})
+    quick_store(path).close()
+    assert given == ([(owner, owner)] if owner else [])
+
+
+def test_root_gives_away_and_writes_no_other_file_that_was_put_in_the_place_of_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch, given: list[tuple[int, int]]
+) -> None:
+    quick_store(path).close()
+    owned_by(4711, monkeypatch)
+    other = path.with_name("of root")
+    other.write_text("of root")
+    lock = path.with_name("state.db.lock")
+    lock.unlink()
+    lock.hardlink_to(other)
+    path.with_name("state.db.owner").symlink_to(other)
+    quick_store(path).close()
+    assert (given, other.read_text()) == ([], "of root")
 
 
 def test_a_store_that_failed_to_open_leaves_no_lock(path: Path) -> None:

@@ -313,3 +313,12 @@ def test_windows_of_first_rows_close_though_their_key_has_no_time(batches: list[
     run = pipeline.run_local(epochs, CheckpointStore(":memory:"))
     mark = max((at for batch in batches for _, at in batch), default=-100) - 5
     assert run.rows("closed") == [(start, n) for start, n in run.rows("all") if start + 10 <= mark]
+
+
+def test_what_closed_by_a_column_closes_by_it_still_behind_a_dedup_that_passes_on_another_one() -> None:
+    pipeline = Pipeline()
+    left = pipeline.source("l", {"id": "int64", "t": "int64"}, key=["id"], append_only=True).watermark("t", 5)
+    right = pipeline.source("r", {"id": "int64", "u": "int64"}, key=["id"], append_only=True).watermark("u", 5)
+    near = left.join(right, on="id", within=("t", "u", -5, 5)).watermark("u", 20)
+    near.dedup("id").group_by("t", "u").on_window_close().agg(n=count()).materialize("closed")
+    assert "primary key (t asc nulls first, u asc nulls first), watermark (t)" in pipeline.explain()
