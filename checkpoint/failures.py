@@ -108,16 +108,20 @@ def _why_not_opened(path: str, error: Exception) -> str | None:
     """Return why SQLite cannot open a file and what to do, ``None`` if nothing tells: SQLite itself does not say."""
     if unreadable := _unreadable(path):
         return f"this user may not read {unreadable}: see to its permissions"
-    if (length := len(os.fsencode(os.path.abspath(path)))) > _LONGEST_PATH:
+    if found := lack_of_handles():
+        return found
+    file = os.path.realpath(path)
+    if (length := len(os.fsencode(file))) > _LONGEST_PATH:
         return f"its path has {length} bytes, and SQLite takes {_LONGEST_PATH}: use a shorter one"
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return "a writer was killed, and what it began is to be undone, which takes a writer: open it for writing once"
-    if os.path.exists(f"{path}-wal") and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+    is_log_alone = os.path.exists(f"{file}-wal") and not os.path.exists(f"{file}-shm")
+    if is_log_alone and not os.access(os.path.dirname(file), os.W_OK):
         return (
             f"{path}-wal has checkpoints that are not in the file yet, and nothing may be written beside it, which it"
             " takes to read them: copy both to a folder that may be written"
         )
-    return lack_of_handles()
+    return None
 
 
 def lack_of_handles() -> str | None:

@@ -30,8 +30,8 @@ _ADVICE = {
 _LONGEST_END = "-journal"
 """The longest one that the name of a file beside a store has."""
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-"""Opens a file only if it is no symbolic link: others may be allowed to write to the folder."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Opens a file only if it is no symbolic link, and waits for no pipe: others may be allowed to write to the folder."""
 
 _CLOSING = "closing"
 """What the owner's note says if the lock will soon be released."""
@@ -100,8 +100,9 @@ class WriterLock:
     def _tell(self, more: dict[str, bool]) -> None:
         # The lock holds without this file, which only tells others whom to ask.
         with suppress(OSError):
-            note = os.open(self._owner_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o666)
-            with os.fdopen(note, "wb") as file:
+            # Another user may have left a note, or put a link or a pipe in its place.
+            self._owner_path.unlink(missing_ok=True)
+            with self._owner_path.open("xb") as file:
                 file.write(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
 
     def release(self) -> None:

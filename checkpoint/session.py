@@ -305,12 +305,16 @@ class Session:
             self._running = None
             self._abandon(self.connection)
 
-    def copy_log(self) -> None:
-        """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost."""
+    def copy_log(self, *, is_first: bool = False) -> None:
+        """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost.
+
+        Args:
+            is_first: whether the commit was that of the first checkpoint, which is copied at once.
+        """
         if self.in_memory:
             return
         try:
-            self._log.copy_if_long(self.connection)
+            self._log.copy_if_due(self.connection, is_first=is_first)
         except sqlite3.Error as error:
             # Refused while an iteration is under way: the log waits. A failure of the file shows at the next write.
             self.failed(error)

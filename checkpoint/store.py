@@ -649,6 +649,7 @@ class CheckpointStore:
                 if run is not None:
                     self._upkeep.note_written(number, run.tables, found.bytes)
                 seconds = time.perf_counter() - started
+                self.session.copy_log(is_first=number == 1)
                 self._tidy(found, is_full=kind is CheckpointKind.FULL)
             except BaseException:  # Also for an interruption after the commit: memory may differ from the file.
                 self._reload()
@@ -744,7 +745,6 @@ class CheckpointStore:
     def _tidy(self, written: Measure, *, is_full: bool) -> None:
         """Do some of the merging and deleting that is due, and copy the log."""
         young = min(self.retention.history, YOUNG)
-        self.session.copy_log()
         if not self._upkeep.owe(written.slots, written.bytes) and not is_full:
             return
         try:

@@ -16,7 +16,6 @@ from pathlib import Path
 from checkpoint import inherited
 from checkpoint.errors import StoreFailedError
 from checkpoint.failures import SQLITE_ERRORS
-from checkpoint.schema import PAGE_BYTES
 
 LOG_BYTES = 4 << 20
 """How large the write-ahead log grows before it is copied into the file, and how large it stays on the disk."""
@@ -39,7 +38,7 @@ class WriteAheadLog:
         self._store, self._is_watched = path, is_watched
         self._identity: inherited.Identity | None = None
         self._copied_bytes = 0
-        self._is_begun = True
+        self._is_owed = False
 
     @property
     def index(self) -> Path:
@@ -53,8 +52,6 @@ class WriteAheadLog:
     def note_opened(self) -> None:
         """Take the log that is there for that of the store; SQLite may create it only with the first commit."""
         self._identity, self.is_lost = self._identity_now(), False
-        with suppress(OSError):
-            self._is_begun = os.stat(self._store).st_size > PAGE_BYTES
 
     def is_same(self) -> bool:
         """Return whether the log is still the one that was there when the store was opened, or the first one since."""
@@ -99,24 +96,30 @@ class WriteAheadLog:
                 stacklevel=5,
             )
 
-    def copy_if_long(self, connection: sqlite3.Connection) -> None:
-        """Copy the log into the file if it has grown long, or the file of a new store has nothing else yet.
+    def copy_if_due(self, connection: sqlite3.Connection, *, is_first: bool) -> None:
+        """Copy the log into the file if it has grown long, or has the first checkpoint.
 
-        A copy of that file alone, which somebody takes for a backup, would be a new store and not an older state.
+        A copy of the file alone, which somebody takes for a backup, would be a new store and not an older state.
+
+        Args:
+            connection: the one that writes into the log.
+            is_first: whether the first checkpoint was committed just now.
 
         When all is copied and nobody reads, SQLite starts the log over and cuts its file to ``LOG_BYTES``, so a longer
         file is one that has grown since. While somebody keeps the log from starting over, copying is tried again only
         after as much growth: each attempt would cost two syncs and gain little.
         """
+        self._is_owed = self._is_owed or is_first
         try:
             size = os.stat(self.path).st_size
         except FileNotFoundError:
             return
         if size < self._copied_bytes:
             self._copied_bytes = 0
-        if size - self._copied_bytes > LOG_BYTES or not self._is_begun:
+        if size - self._copied_bytes > LOG_BYTES or self._is_owed:
             self._copied_bytes = size
-            self._is_begun = _copy(connection) or self._is_begun
+            # As long as a reader keeps part of it from being copied, the file alone may be damaged.
+            self._is_owed = not _copy(connection) and self._is_owed
 
     def _identity_now(self) -> inherited.Identity | None:
         try:

@@ -552,17 +552,9 @@ class Stream(ShownAtPrompt):
             is_promised=self.node.is_promised if is_promised is None else is_promised,
             rules=new.rules,
             calls=new.calls,
-            also_promised=passed_on(operator, self._promised_behind(operator)),
+            also_promised=passed_on(operator, self.node.also_promised),
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
-
-    def _promised_behind(self, operator: Operator) -> tuple[str, ...]:
-        """Return the columns that promises may come for behind an operator whatever its watermark column is."""
-        if not isinstance(operator, Dedup):
-            return self.node.also_promised
-        # First rows stay as they are, so promises hold for them even about a column that is not in their key. It comes
-        # last: what closes by one of several columns is another plan if it closes by another one.
-        return tuple(dict.fromkeys((*self.node.also_promised, *self.node.promises)))
 
     def _require_same_pipeline(self, *others: Stream) -> None:
         """Refuse anything but streams, and streams whose sources are not fed along with those of this one."""

@@ -486,6 +486,8 @@ class TableSchema:
             columns = spark_types.columns_of(struct if isinstance(struct, Mapping) else struct.jsonValue())
         except (AttributeError, KeyError, TypeError) as error:
             raise SchemaError(f"expected a StructType of Spark, or its JSON value: found {struct!r:.200}") from error
+        except RecursionError:
+            raise SchemaError("arrays and structs are nested too deep in the schema of Spark") from None
         return cls(columns, primary_key, **roles)
 
     def __eq__(self, other: object) -> bool:

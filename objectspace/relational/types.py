@@ -141,10 +141,7 @@ def parse_type(text: str | DataType) -> DataType:
     if not isinstance(text, str):
         raise SchemaError(f"a type is text such as 'int64': found {text!r}")
     tokens = _Tokens(text)
-    try:
-        found = tokens.read_type()
-    except RecursionError:
-        raise SchemaError(f"the type {text[:60]!r}...: lists and structs are nested too deep in it") from None
+    found = tokens.read_type()
     tokens.read_end()
     return found
 
@@ -157,6 +154,10 @@ def _unquoted(word: str) -> str:
     return word[1:-1].replace("``", "`") if word.startswith("`") else word
 
 
+_MOST_LEVELS = 250
+"""How many lists and structs may be nested in one another: values of JSON have a few more levels at most."""
+
+
 class _Tokens:
     """The words and signs of a type that is being parsed."""
 
@@ -164,17 +165,19 @@ class _Tokens:
         self._text = text
         self._left = re.findall(r"`(?:[^`]|``)*`|\w+|\S", text)
 
-    def read_type(self) -> DataType:
-        """Take a type from the remaining words."""
+    def read_type(self, level: int = 0) -> DataType:
+        """Take a type from the remaining words; it is nested in so many others."""
+        if level > _MOST_LEVELS:
+            raise SchemaError(f"the type {self._text[:60]!r}...: lists and structs are nested too deep in it")
         name = self._next()
         kind = _ALIASES.get(name.lower(), name.lower())
         if kind == "list":
             self._expect("<")
-            element = self.read_type()
+            element = self.read_type(level + 1)
             self._expect(">")
             return DataType("list", element=element)
         if kind == "struct":
-            return DataType("struct", fields=tuple(self._fields()))
+            return DataType("struct", fields=tuple(self._fields(level + 1)))
         if kind not in _PLAIN:
             near = _NEAR.get(name.lower())
             self._refuse(f"there is no type {name!r}" + (f": write {near}" if near else ""))
@@ -187,7 +190,7 @@ class _Tokens:
         if self._left:
             self._refuse(f"{self._left[0]!r} is too much")
 
-    def _fields(self) -> Iterator[tuple[str, DataType]]:
+    def _fields(self, level: int) -> Iterator[tuple[str, DataType]]:
         self._expect("<")
         seen: set[str] = set()
         if self._peek() == ">":
@@ -201,7 +204,7 @@ class _Tokens:
             if name in seen:
                 self._refuse(f"two fields have the name {name!r}")
             seen.add(name)
-            yield name, self.read_type()
+            yield name, self.read_type(level)
             if self._peek() != ",":
                 break
             self._next()

@@ -287,16 +287,23 @@ def test_too_many_open_files_are_named_so(
         inject(None)
 
 
-def test_a_log_beside_which_nothing_may_be_written_is_to_be_copied(
-    tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("beside", "told"), [(["-wal"], True), (["-wal", "-shm"], False), ([], False)])
+def test_a_log_alone_beside_which_nothing_may_be_written_is_to_be_copied(
+    tmp_path: Path,
+    inject: Callable[[Fault | None], None],
+    monkeypatch: pytest.MonkeyPatch,
+    beside: list[str],
+    told: bool,
 ) -> None:
     path = make_store(tmp_path / "state.db")
-    with quick_store(path):
-        inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
-        monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # root may write everywhere
-        with pytest.raises(CheckpointError, match=r"state\.db-wal has checkpoints that .*: copy both to a folder that"):
-            CheckpointStore(path, read_only=True)
-        inject(None)
+    for end in beside:
+        path.with_name(f"state.db{end}").write_bytes(b"x")
+    inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # root may write everywhere
+    with pytest.raises(CheckpointError) as refused:
+        CheckpointStore(path, read_only=True)
+    assert ("state.db-wal has checkpoints that are not in the file yet" in str(refused.value)) == told
+    inject(None)
 
 
 def refuse(code: int) -> NoReturn:

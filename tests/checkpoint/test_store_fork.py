@@ -193,7 +193,10 @@ def test_a_fork_for_which_no_file_can_be_opened_says_so(tmp_path: Path, monkeypa
         store.fork(tmp_path / "fork.db")
 
 
-def test_a_copy_of_the_file_alone_is_an_older_state_and_no_new_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_founded", [False, True])
+def test_a_copy_of_the_file_alone_is_an_older_state_and_no_new_store(tmp_path: Path, is_founded: bool) -> None:
+    if is_founded:
+        quick_store(tmp_path / "state.db").close()
     with quick_store(tmp_path / "state.db") as store:
         for number in range(1, 4):
             store.append(run_of({number: "a"}))

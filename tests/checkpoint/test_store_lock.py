@@ -302,7 +302,8 @@ def test_root_gives_away_and_writes_no_other_file_that_was_put_in_the_place_of_i
     lock.unlink()
     lock.hardlink_to(other)
     path.with_name("state.db.owner").symlink_to(other)
-    quick_store(path).close()
+    with quick_store(path):
+        assert owner_of(path) == f"process {os.getpid()} on {socket.gethostname()}", "its note is a file of its own"
     assert (given, other.read_text()) == ([], "of root")
 
 

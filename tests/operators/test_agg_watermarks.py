@@ -302,23 +302,18 @@ def test_nan_is_never_too_late(make: Callable[[TableSchema], Any], number: type)
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 40)), max_size=6), min_size=1, max_size=5))
-def test_windows_of_first_rows_close_though_their_key_has_no_time(batches: list[list[tuple[str, int]]]) -> None:
+def test_windows_of_first_rows_by_a_key_without_the_time_close_by_a_watermark_of_their_own(
+    batches: list[list[tuple[str, int]]],
+) -> None:
     numbers = itertools.count()
     epochs = [{"seen": [(next(numbers), *row) for row in batch]} for batch in batches]
     pipeline = Pipeline()
     seen = pipeline.source("seen", {"id": "int64", "ad": "string", "at": "int64"}, key=["id"], append_only=True)
-    windows = seen.watermark("at", 5).dedup("ad").window("at", 10).group_by("window_start")
+    first = seen.watermark("at", 5).dedup("ad")
+    first.materialize("first")
+    windows = first.watermark("at", 5).window("at", 10).group_by("window_start")
     windows.on_window_close().agg(n=count()).materialize("closed")
     windows.agg(n=count()).materialize("all")
     run = pipeline.run_local(epochs, CheckpointStore(":memory:"))
-    mark = max((at for batch in batches for _, at in batch), default=-100) - 5
+    mark = max((at for *_, at in run.rows("first")), default=-100) - 5
     assert run.rows("closed") == [(start, n) for start, n in run.rows("all") if start + 10 <= mark]
-
-
-def test_what_closed_by_a_column_closes_by_it_still_behind_a_dedup_that_passes_on_another_one() -> None:
-    pipeline = Pipeline()
-    left = pipeline.source("l", {"id": "int64", "t": "int64"}, key=["id"], append_only=True).watermark("t", 5)
-    right = pipeline.source("r", {"id": "int64", "u": "int64"}, key=["id"], append_only=True).watermark("u", 5)
-    near = left.join(right, on="id", within=("t", "u", -5, 5)).watermark("u", 20)
-    near.dedup("id").group_by("t", "u").on_window_close().agg(n=count()).materialize("closed")
-    assert "primary key (t asc nulls first, u asc nulls first), watermark (t)" in pipeline.explain()
