@@ -33,10 +33,10 @@ class Seen:
             CheckpointError: it is none that a change feed has given: another source may have used Spark's checkpoint.
         """
         epoch, mark = (offset.get("epoch"), offset.get("history", "")) if isinstance(offset, dict) else (None, "")
-        if type(epoch) is not int or epoch < 0 or type(mark) is not str:
+        if type(epoch) is not int or type(mark) is not str:
             raise CheckpointError(
                 f"Spark's checkpoint says that the change feed has come to {offset!r:.80}: expected"
-                ' {"epoch": 3, "history": "..."}, a number from 0 on and text: give the query a checkpointLocation'
+                ' {"epoch": 3, "history": "..."}, a whole number and text: give the query a checkpointLocation'
                 " that no other source has used, or put back a copy of this one"
             )
         return cls(epoch, mark)

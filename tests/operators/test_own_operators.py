@@ -9,7 +9,7 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from objectspace.operators import AggCall, HashJoin, Hop, LocalRun, Operator, Pipeline, SimpleAgg, count
+from objectspace.operators import AggCall, Dedup, HashJoin, Hop, LocalRun, Operator, Pipeline, SimpleAgg, count
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 
@@ -164,5 +164,6 @@ def test_promises_for_the_columns_of_a_join_pass_windows_and_no_other_operator_o
 
     windows = counted(lambda schema: Hop(schema, "u", 10, 10), "u")
     assert windows.run_local([{side: [(at, at)] for side in "tu"} for at in (5, 20)]).rows("counts") == [(5, 1)]
-    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
-        counted(lambda schema: Gives(schema), "u")
+    for other in (lambda schema: Gives(schema), lambda schema: Dedup(schema, ["id"])):
+        with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+            counted(other, "u")
