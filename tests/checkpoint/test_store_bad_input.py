@@ -276,14 +276,24 @@ def test_a_path_that_is_too_long_for_sqlite_is_named_so(tmp_path: Path) -> None:
 def test_too_many_open_files_are_named_so(
     tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    path, left = make_store(tmp_path / "state.db"), [1, 1]
+    path, opened = make_store(tmp_path / "state.db"), list[int]()
+
+    def dup(*given: Any) -> int:
+        if len(opened) == 2:
+            refuse(code)
+        opened.append(os.dup(1))
+        return opened[-1]
+
     with quick_store(path):
         inject(Fault(1, sqlite3.SQLITE_CANTOPEN))
         with monkeypatch.context() as patched:
-            patched.setattr(os, "open", lambda *given: os.dup(left.pop()) if left else refuse(code))
+            patched.setattr(os, "open", dup)
             with pytest.raises(CheckpointError, match=r"state\.db: .* has too many files open"):
                 CheckpointStore(path, read_only=True)
-        assert not left
+        assert len(opened) == 2
+        for each in opened:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(each)
         inject(None)
 
 
