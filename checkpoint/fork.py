@@ -25,7 +25,7 @@ from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
 from checkpoint.recognised import BESIDE, require_free_name
 from checkpoint.run_rows import FEW_ROWS, LARGE, WRITTEN
-from checkpoint.session import Session
+from checkpoint.session import PAGE_BYTES, Session
 from checkpoint.tiers import RunNumber
 from checkpoint.verify import verify_up_to
 
@@ -105,7 +105,7 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
     # The file does not get its final name before it is complete and synced, so it needs no journal until then.
     with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
         note_opened(target, staged)
-        target.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
+        target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("PRAGMA synchronous = OFF")
         target.execute("PRAGMA journal_mode = OFF")
         schema.create(target)

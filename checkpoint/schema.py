@@ -36,9 +36,6 @@ APPLICATION_ID = 0x4F534350
 FORMAT_VERSION = 6
 """The newest format that this version reads, and the one that it writes, kept as ``PRAGMA user_version``."""
 
-PAGE_BYTES = 2048
-"""The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
-
 MERGED_RUNS = """
 CREATE TABLE run (
     run PRIMARY KEY,

@@ -40,7 +40,7 @@ from checkpoint.chain import (
     write_image,
 )
 from checkpoint.chain.folders import LONGEST_NAME, cache_root, discard, folder_name, scratch_folder, sweep
-from checkpoint.schema import PAGE_BYTES
+from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher, run_of

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError
 from checkpoint.chain import AcceptedRun, Chain, EpochPlan, Manifest, OperatorPlan, SourcePosition, location_at
-from checkpoint.schema import PAGE_BYTES
+from checkpoint.session import PAGE_BYTES
 from objectspace.operators import Node, col, count, max_, sum_
 from objectspace.operators import Operator as LocalOperator
 from objectspace.operators import Pipeline as Local
