@@ -30,6 +30,7 @@ from checkpoint.tool.command import (
     replacing,
     require_folder,
     require_replaceable,
+    takes_path,
     takes_source,
 )
 from checkpoint.tool.content import State, absence
@@ -270,7 +271,7 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
 
 
 @cli.command()
-@takes_source
+@takes_path
 @click.argument("patch", type=Address(dir_okay=False))
 @dry_run_option
 @json_option
@@ -299,7 +300,7 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 
 
 @cli.command()
-@takes_source
+@takes_path
 @click.argument("checkpoint")
 @click.option("--object", "names", multiple=True, help="Undo only what changed of this object; may be repeated.")
 @dry_run_option

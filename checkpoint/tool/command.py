@@ -145,12 +145,17 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
         return []
 
 
-def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2."""
+def takes_source(function: Callable[..., Any], is_whole: bool = False) -> Callable[..., Any]:
+    """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2.
+
+    Args:
+        function: what the command does with the source.
+        is_whole: it takes no single shard. Its help does not offer the options then, but it says why it refuses them.
+    """
 
     @click.argument("path", type=Address())
-    @click.option("--operator", help="For a space: the operator whose state is meant.")
-    @click.option("--shard", type=int, help="For a space: the number of the shard; all by default.")
+    @click.option("--operator", hidden=is_whole, help="For a space: the operator whose state is meant.")
+    @click.option("--shard", type=int, hidden=is_whole, help="For a space: the number of the shard; all by default.")
     @wraps(function)
     def _command(path: str, operator: str | None, shard: int | None, **options: Any) -> None:
         source = None
@@ -181,6 +186,11 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
             _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command
+
+
+def takes_path(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that works on a whole store or space its first argument, as :func:`takes_source` does."""
+    return takes_source(function, is_whole=True)
 
 
 def _end_interrupted() -> NoReturn:

@@ -16,7 +16,16 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
-from checkpoint.tool.command import Address, cli, json_option, name_argument, require_folder, said_of, takes_source
+from checkpoint.tool.command import (
+    Address,
+    cli,
+    json_option,
+    name_argument,
+    require_folder,
+    said_of,
+    takes_path,
+    takes_source,
+)
 from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.printing import Row
 from checkpoint.tool.show import Contents, split_epoch
@@ -169,7 +178,7 @@ WRITERS: dict[str, Callable[[Path, Contents, Iterable[Row]], int]] = {
 
 
 @cli.command("import")
-@takes_source
+@takes_path
 @click.argument("file", type=Address(dir_okay=False))
 @click.argument("name")
 @click.option("--key", help="The column whose values are the keys: makes a dictionary instead of a list.")

@@ -13,7 +13,7 @@ from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import Address, cli, json_option, takes_source
+from checkpoint.tool.command import Address, cli, json_option, takes_path, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.selecting import require_found, selection
@@ -29,13 +29,13 @@ def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--object", "names", multiple=True, help=named),
         click.argument("checkpoint", required=False),
         click.argument("target", type=Address()),
-        takes_source,
     ):
         command = decorate(command)
     return command
 
 
 @cli.command()
+@takes_source
 @takes_copy
 def restore(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write the state at a checkpoint, or some objects of it, to a new place.
@@ -175,6 +175,7 @@ def _space_epoch(source: Source, checkpoint: str | None) -> int:
 
 
 @cli.command()
+@takes_path
 @takes_copy
 def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write an independent copy as of a checkpoint, with the history before it.

@@ -19,7 +19,16 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.failures import explained
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import MOST, NumberRange, answered, cli, dry_run_option, json_option, takes_source
+from checkpoint.tool.command import (
+    MOST,
+    NumberRange,
+    answered,
+    cli,
+    dry_run_option,
+    json_option,
+    takes_path,
+    takes_source,
+)
 from checkpoint.tool.content import State
 from checkpoint.tool.source import Source, query
 from checkpoint.tool.undoing import misfits
@@ -136,7 +145,7 @@ def _verify_file(chain: Chain, run: AcceptedRun) -> None:
 
 
 @cli.command()
-@takes_source
+@takes_path
 @dry_run_option
 @json_option
 def compact(source: Source, dry_run: bool, is_json: bool) -> None:
@@ -160,7 +169,7 @@ def compact(source: Source, dry_run: bool, is_json: bool) -> None:
 
 
 @cli.command()
-@takes_source
+@takes_path
 @click.option("--keep", type=click.IntRange(1, MOST), help="How many of the newest checkpoints to keep at least.")
 @click.option("--older-than", type=NumberRange(0, 1e6), help="Keep all that are younger than this many days.")
 @dry_run_option
@@ -221,7 +230,7 @@ def _print_usage(before: dict[str, int], after: dict[str, int], is_json: bool, w
 
 
 @cli.command()
-@takes_source
+@takes_path
 @click.option(
     "--keep-epochs",
     type=click.IntRange(1, MOST),
@@ -275,7 +284,7 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
 
 
 @cli.command()
-@takes_source
+@takes_path
 @click.option(
     "--salvage",
     is_flag=True,

@@ -28,3 +28,9 @@ def test_the_version_is_told_also_if_nothing_is_installed(
 
     monkeypatch.setattr(metadata, "version", _version)
     assert tool("--version").output == f"checkpoint, {said}\n"
+
+
+@pytest.mark.parametrize("command", ["revert", "apply", "fork", "compact", "prune", "gc", "repair", "import"])
+def test_a_command_for_a_whole_store_or_space_offers_no_shards(tool: Tool, command: str) -> None:
+    assert "--shard" not in tool(command, "--help").output
+    assert "--shard" in tool("restore", "--help").output, "the word is that of the commands that take one"
