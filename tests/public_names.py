@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import pairwise
 from types import ModuleType
 
@@ -60,18 +58,20 @@ def _is_error(found: object) -> bool:
 def _said(package: ModuleType, name: str) -> str:
     """Return the first sentence about a name, on one line and fit for a cell."""
     found = getattr(package, name)
-    text = inspect.getdoc(found) if inspect.isclass(found) or inspect.isroutine(found) else _stated(package)[name]
+    text = inspect.getdoc(found) if inspect.isclass(found) or inspect.isroutine(found) else _stated(package, name)
     first = " ".join((text or "").split("\n\n")[0].split())
     return _ROLE.sub(r"`\1`", first).replace("``", "`").replace("|", "\\|")
 
 
-@cache
-def _stated(package: ModuleType) -> dict[str, str]:
-    """Return what stands below the constants and types of all modules; those of the package itself come last."""
-    top = importlib.import_module(package.__name__.split(".")[0])
-    inner = [importlib.import_module(found.name) for found in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")]
-    inner.sort(key=lambda module: module.__name__.startswith(package.__name__))
-    return {name: text for module in inner for name, text in _stated_in(module)}
+def _stated(module: ModuleType, name: str) -> str:
+    """Return what stands below a constant or type where it is defined: a module may only hand it on."""
+    stated = dict(_stated_in(module))
+    if name in stated:
+        return stated[name]
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+            return _stated(importlib.import_module(str(node.module)), name)
+    raise AssertionError(f"{module.__name__}: nothing is stated about {name}")
 
 
 def _stated_in(module: ModuleType) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -134,12 +133,9 @@ class KeyedObject(PersistedObject):
         """Return the keys and values of stored slots: in one piece if all keys and values are plain."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if self._is_plain and {int, str}.issuperset(map(type, slots)):
-            # What is not text, is not a value or more than one, or has the marks of other values gets the closer look.
-            with suppress(TypeError, ValueError):
-                joined = ",".join(texts)
-                values = [] if '"$' in joined else orjson.loads(f"[{joined}]")
-                if len(values) == len(slots):
-                    return list(zip(slots, values, strict=True))
+            values = codec.decode_together(texts)
+            if values is not None:
+                return list(zip(slots, values, strict=True))
         return [self._key_value(StoredItem(slot, text, None)) for slot, text in zip(slots, texts, strict=True)]
 
     def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:

@@ -174,7 +174,8 @@ class RowCodec:
         return list(zip(*columns))
 
     def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
-        rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
+        # No text holds a line break, so one that lost its closing quote is not completed by its neighbour.
+        rows: list[list[Any]] = orjson.loads("[" + ",\n".join(texts) + "]")
         if len(rows) != len(texts):
             rows = list(map(orjson.loads, texts))  # A damaged one holds more than a row.
         if {cells[0] for cells in rows} - {self.current}:

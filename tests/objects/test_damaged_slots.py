@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
@@ -74,3 +76,15 @@ def test_a_lost_row_of_an_array_that_stores_every_slot_is_found(space: Persisted
     space.store.database.conn.execute("DELETE FROM state_item WHERE value = '5'")
     with pytest.raises(DamagedObjectError, match="'a'"):
         list(PersistedObjectSpace(space.store).get("a"))
+
+
+@pytest.mark.parametrize("read", [lambda found: found.get_many([10, 11]), lambda found: list(found.items())])
+def test_a_text_that_lost_its_end_is_not_completed_by_its_neighbour(
+    space: PersistedObjectSpace, read: Callable[[Any], object]
+) -> None:
+    space.create_dictionary("bad").update({number: f"v{number}" for number in range(3_000)})
+    space.checkpoint()
+    for slot, text in ((10, '"x'), (11, 'y","z"')):  # Joined by a comma they are two texts: "x,y" and "z".
+        space.store.database.conn.execute("UPDATE state_item SET value = ? WHERE slot = ?", (text, slot))
+    with pytest.raises(DamagedObjectError, match=r"'bad', slot 10: .*; found '\"x'"):
+        read(PersistedObjectSpace(space.store).get("bad"))

@@ -732,3 +732,19 @@ def test_a_row_that_cannot_be_read_is_told_with_its_table_and_key_and_can_be_del
     assert table.get_row((1,)) == (1, 2)
     space.get_sorted_dictionary("t").pop(key)
     assert list(table.scan()) == [(1, 2), (5, 6)]
+
+
+def test_a_row_that_lost_its_end_is_not_completed_by_its_neighbour() -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema_of("k int64", "v string", key=["k"]))
+    table.insert_rows([(1, "a"), (2, "b"), (3, "c")])
+    space.checkpoint()
+    rows = space.get_sorted_dictionary("t")
+    state = int(next(iter(rows.values()))[1])
+    for key, text in zip(list(rows), (f'[{state},1,"x', f'y"],[{state},2,"z"]'), strict=False):
+        rows[key] = text  # Joined by a comma they are two rows.
+    space.checkpoint()
+    stored = StorageTable(space, "t")
+    for read in (lambda: table.get_rows([(1,), (2,)]), lambda: list(table.scan()), lambda: list(stored.scan())):
+        with pytest.raises(DamagedObjectError, match=re.escape(f"found '[{state},1,\"x'")):
+            read()
