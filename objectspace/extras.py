@@ -1,25 +1,24 @@
-"""Libraries that the plain installation leaves out: an error says which is missing, and the command that adds it."""
+"""Libraries that the plain installation leaves out: an error says what is lacking, and the command that adds it."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from checkpoint.extras import lack_of
 
 
 def require(library: str, extra: str) -> None:
-    """Make sure that a library is installed.
+    """Make sure that a library is installed, in a version that works.
 
     Args:
         library: its name.
         extra: the extra of this package that brings it.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: it is not there, or too old.
 
     >>> require("sqlite3", "none")
     """
-    if find_spec(library) is None:
+    if lack := lack_of(library):
         raise ImportError(
-            f"this takes {library}, which is not installed: pip install 'objectspace[{extra}]', or pip install"
-            f" '.[{extra}]' in a clone",
+            f"this takes {lack}: pip install 'objectspace[{extra}]', or pip install '.[{extra}]' in a clone",
             name=library,
         )

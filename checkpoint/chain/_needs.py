@@ -1,7 +1,7 @@
-"""Say in one line what is missing, before an import deep inside fails."""
+"""Say in one line what is lacking, before an import deep inside fails."""
 
-from importlib.util import find_spec
+from checkpoint.extras import lack_of
 
-_missing = [name for name in ("fsspec", "pyarrow", "numpy") if find_spec(name) is None]
-if _missing:
-    raise ImportError(f"a space of shards takes {', '.join(_missing)}: pip install 'objectspace[arrow]'")
+_lacking = [lack for lack in map(lack_of, ("fsspec", "pyarrow", "numpy")) if lack]
+if _lacking:
+    raise ImportError(f"a space of shards takes {'; '.join(_lacking)}: pip install 'objectspace[arrow]'")

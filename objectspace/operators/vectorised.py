@@ -2,15 +2,15 @@
 
 Counts, sums of integers, and minima and maxima of rows that are never retracted are the same in any order and however
 they are computed, so a large part of an epoch is added up at once. Everything else is added row by row. This module
-needs pyarrow; without it nothing is folded.
+needs pyarrow; without it, or with an old one, nothing is folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
+from checkpoint.extras import lack_of
 from objectspace.operators.accumulators import Accumulator
 from objectspace.relational import Column, TableSchema
 from objectspace.relational.types import INTEGERS
@@ -28,7 +28,7 @@ Folded = dict[Any, Sequence[Any]]
 def can_fold(schema: TableSchema, keys: Sequence[int], accumulators: Sequence[Accumulator]) -> bool:
     """Return whether rows can be folded for some group columns and accumulators."""
     kinds = {schema.columns[place].type.kind for place in keys}
-    if not keys or not kinds <= FOLDED or None in map(find_spec, ("pyarrow", "numpy")):
+    if not keys or not kinds <= FOLDED or any(map(lack_of, ("pyarrow", "numpy"))):
         return False
     return all(map(_is_foldable, accumulators))
 

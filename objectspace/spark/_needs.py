@@ -1,10 +1,10 @@
-"""Say in one line what is missing, before an import deep inside fails."""
+"""Say in one line what is lacking, before an import deep inside fails."""
 
-from importlib.util import find_spec
+from checkpoint.extras import lack_of
 
 # Spark's mapInArrow asks for pandas without using it.
 _NEEDED = ("pyspark", "pyarrow", "pandas", "xxhash", "fsspec")
 
-_missing = [name for name in _NEEDED if find_spec(name) is None]
-if _missing:
-    raise ImportError(f"objectspace.spark needs {', '.join(_missing)}: pip install 'objectspace[spark]'")
+_lacking = [lack for lack in map(lack_of, _NEEDED) if lack]
+if _lacking:
+    raise ImportError(f"objectspace.spark takes {'; '.join(_lacking)}: pip install 'objectspace[spark]'")

@@ -270,6 +270,6 @@ def test_an_object_has_the_name_of_its_public_class_in_every_state(kind: str, mo
 
 def test_a_library_that_is_not_installed_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("objectspace.extras.find_spec", lambda name: None if name == "numpy" else found(name))
+    monkeypatch.setattr("checkpoint.extras.find_spec", lambda name: None if name == "numpy" else found(name))
     with pytest.raises(ImportError, match=r"takes numpy, .*pip install 'objectspace\[tensor\]'"):
         VolatileObjectSpace().create_tensor("t", (2, 2))

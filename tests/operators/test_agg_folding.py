@@ -102,7 +102,7 @@ def test_what_can_be_added_up_at_once() -> None:
 
 @pytest.mark.parametrize("library", ["pyarrow", "numpy"])
 def test_rows_are_added_one_by_one_without_a_library(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectorised, "find_spec", lambda name: None if name == library else object())
+    monkeypatch.setattr(vectorised, "lack_of", {library: "it"}.get)
     assert not can_fold(schema_of("k string", key=["k"]), [0], [Accumulator("count", -1, DataType("int64"))])
 
 

@@ -296,7 +296,10 @@ HIDDEN = "import sys; sys.modules['fsspec'] = None; from checkpoint.tool.command
 def test_what_a_space_takes_and_is_not_installed_is_named(tmp_path: Path, command: list[str]) -> None:
     name, *target = command
     done = subprocess.run([sys.executable, "-c", HIDDEN, name, tmp_path, *target], capture_output=True, text=True)
-    assert done.stderr == "error: a space of shards takes fsspec: pip install 'objectspace[arrow]'\n"
+    assert (
+        done.stderr
+        == "error: a space of shards takes fsspec, which is not installed: pip install 'objectspace[arrow]'\n"
+    )
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 5, 12, 29, 30])
