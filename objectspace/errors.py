@@ -53,7 +53,7 @@ class UnencodableValueError(ObjectSpaceError, TypeError):
 
 
 class CheckpointProtocolError(ObjectSpaceError, RuntimeError):
-    """Save, Commit and OnSaved were called in an order that has no meaning, or a closed space was used."""
+    """``save``, ``commit`` and ``on_saved`` were called in an order that has no meaning, or a closed space was used."""
 
 
 class DamagedObjectError(ObjectSpaceError, CorruptStoreError):

@@ -1,4 +1,4 @@
-"""What every persisted object has: a name, an id, its place in a space, and its part in Save, Commit and OnSaved.
+"""What every persisted object has: a name, an id, its place in a space, and its part in a save and its commit.
 
 An object keeps two pages of edits. The open page collects what changes now. ``_turn`` hands it over to a save and
 opens a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is

@@ -1,4 +1,4 @@
-"""Save, Commit and OnSaved out of order, amid edits and reads of one space, of several and of several threads."""
+"""``save``, ``commit`` and ``on_saved`` out of order, amid edits and reads of one space, of several, and of threads."""
 
 from __future__ import annotations
 
