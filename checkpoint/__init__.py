@@ -1,5 +1,9 @@
 """The checkpoint store: every checkpoint is a run of rows in one SQLite file, and any of them can be read.
 
+A space saves its dirty rows as a ``run``, and ``store`` appends it through the one connection of ``session``. ``tiers``
+decides which runs to merge, and ``upkeep`` and ``merging`` do some of that alongside each checkpoint. ``reader`` is the
+state as of one checkpoint: ``lookup`` finds single slots in it, and ``scan`` goes through many.
+
 >>> from checkpoint import CheckpointKind, CheckpointStore, Run
 >>> store = CheckpointStore(":memory:")
 >>> receipt = store.append(Run(CheckpointKind.DIFFERENTIAL, [(1, "n", "Value", "{}")], [], [(1, "value", "42", None)]))

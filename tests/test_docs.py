@@ -53,6 +53,12 @@ def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monk
     assert shown == [(0, '"c"'), (1, '"b"'), (2, '"a"')]
 
 
+def test_the_modules_that_the_page_about_the_code_names_are_there() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "code.md").read_text())
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
 def test_the_errors_of_their_page_are_raised_as_it_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrapped = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

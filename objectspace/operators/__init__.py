@@ -1,4 +1,10 @@
-"""Operators that keep their state in tables and persisted objects, and are independent of any engine."""
+"""Operators that keep their state in tables and persisted objects, and are independent of any engine.
+
+``base`` says what an operator is: changes in, changes out, and state under a name. ``builder`` makes a ``plan`` of
+them, ``graph`` is the plan at work, and ``run`` works it epoch by epoch in one process. ``catalogue`` notes in the
+space which operators it keeps, so that a changed pipeline reuses what still fits. ``events`` has the operators of
+single values, and ``division`` divides the state of shards anew.
+"""
 
 from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
 from objectspace.operators.apply import Apply, Processor

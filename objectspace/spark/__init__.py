@@ -2,6 +2,10 @@
 
 A pipeline keeps its state at a location that every machine reaches. Each micro-batch becomes an epoch: the rows reach
 their shards, each shard saves what has changed into a private run file, and one manifest makes all of them count.
+
+``pipeline`` is what users see. ``stages`` divides its plan into actions of Spark, ``epochs`` is the driver's side of an
+epoch, ``tasks`` and ``executor`` that of the machines, and ``handover`` what goes from one action to the next.
+``source``, ``change_feed`` and ``writer`` are the data source ``objectspace``.
 """
 
 import objectspace.spark._needs  # noqa: F401
