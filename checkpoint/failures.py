@@ -108,6 +108,12 @@ def _why_not_opened(path: str, error: Exception) -> str | None:
     """Return why SQLite cannot open a file and what to do, ``None`` if nothing tells: SQLite itself does not say."""
     if unreadable := _unreadable(path):
         return f"this user may not read {unreadable}: see to its permissions"
+    if foreign := _left_by_a_reader(path):
+        return (
+            f"{foreign}, which another user has made by reading the store, may not be written by this one: while nobody"
+            " has the store open, remove it, or have its owner do that; where several users share a store, let a group"
+            " of theirs write its file, and SQLite lets it write such files, too"
+        )
     if found := lack_of_handles():
         return found
     file = os.path.realpath(path)
@@ -142,6 +148,14 @@ def _unreadable(path: str) -> str | None:
     """Return which of the files of a store this process may not read, ``None`` if there is none."""
     found = (f"{path}{end}" for end in ("", "-wal", "-shm", "-journal"))
     return next((each for each in found if os.path.exists(each) and not os.access(each, os.R_OK)), None)
+
+
+def _left_by_a_reader(path: str) -> str | None:
+    """Return which file beside a store this process may not write although it may write the store; ``None`` if none."""
+    if not os.access(path, os.W_OK):
+        return None
+    beside = (f"{path}{end}" for end in ("-shm", "-wal"))
+    return next((each for each in beside if os.path.exists(each) and not os.access(each, os.W_OK)), None)
 
 
 def _full_temporary_folder(path: str) -> str | None:

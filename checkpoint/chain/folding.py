@@ -170,7 +170,7 @@ def _note_image(store: CheckpointStore, image: AcceptedRun) -> None:
     path = _note_of(store)
     staged = path.with_name(f"{path.name}-{uuid4().hex}")
     try:
-        staged.write_text(json.dumps([[image.epoch, image.digest], last]))
+        staged.write_text(json.dumps([[image.epoch, image.digest], last]), "utf-8")
         staged.replace(path)
     except OSError as error:
         raise unusable(path.parent, error) from error
@@ -179,7 +179,7 @@ def _note_image(store: CheckpointStore, image: AcceptedRun) -> None:
 def _noted_image(store: CheckpointStore) -> tuple[tuple[int, str], tuple[int, str]] | None:
     """Return the image that a cache stands for, and the checkpoint that completes it."""
     try:
-        image, last = json.loads(_note_of(store).read_text())
+        image, last = json.loads(_note_of(store).read_text("utf-8"))
         return (image[0], image[1]), (last[0], last[1])
     except (OSError, ValueError, TypeError, IndexError):
         return None

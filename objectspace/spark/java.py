@@ -105,7 +105,7 @@ def _wrapped(home: Path) -> Path:
         if not wrapper.is_file():
             wrapper.parent.mkdir(parents=True, exist_ok=True)
             staged = wrapper.with_name(f"java.{os.getpid()}")
-            staged.write_text(text)
+            staged.write_text(text, "utf-8")
             staged.chmod(0o755)
             staged.replace(wrapper)
     except OSError as error:

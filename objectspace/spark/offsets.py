@@ -182,7 +182,7 @@ def _log_entries(sources: Sequence[str]) -> Iterator[str]:
 def _read_local(folder: Path, name: str) -> str | None:
     """Return the text of a file of Spark's on this machine, ``None`` if there is none."""
     path = folder / name
-    return path.read_text() if path.is_file() else None
+    return path.read_text("utf-8") if path.is_file() else None
 
 
 def _read(spark: SparkSession, checkpoint: str, system: Any, name: str) -> str | None:

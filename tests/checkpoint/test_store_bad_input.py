@@ -265,6 +265,20 @@ def test_a_log_that_this_user_may_not_read_is_named(
         inject(None)
 
 
+def test_a_file_that_a_reader_of_another_user_left_is_named(
+    tmp_path: Path, inject: Callable[[Fault | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_store(tmp_path / "state.db")
+    CheckpointStore(path, read_only=True).close()
+    assert path.with_name("state.db-shm").exists(), "readers leave what they have made"
+    inject(Fault(1, sqlite3.SQLITE_READONLY))
+    refused = path.with_name("state.db-shm"), os.W_OK
+    monkeypatch.setattr(os, "access", lambda file, mode: (Path(file), mode) != refused)  # root may write everything
+    with pytest.raises(CheckpointError, match=r"state\.db-shm, which another user has made .*: .* remove it, or have"):
+        CheckpointStore(path)
+    inject(None)
+
+
 def test_a_path_that_is_too_long_for_sqlite_is_named_so(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["x" * 100] * 5)
     folder.mkdir(parents=True)
