@@ -57,7 +57,7 @@ class PlannedCalls(Operator):
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
         self.group_key = tuple(column_names(group_key))
         self.late_rows = 0
-        self._pending: Any = None
+        self._next_watermark: Any = None
         self._closed: Any = None
         self._window = schema.watermark_column if schema.watermark_column in self.group_key else None
         self._keys = sorted(self.group_key, key=lambda name: name != self._window)

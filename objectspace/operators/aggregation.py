@@ -13,12 +13,13 @@ from typing import Any
 
 from checkpoint.process import collecting_seldom
 from objectspace.operators.agg_plan import PlannedCalls
-from objectspace.operators.base import Promise
-from objectspace.operators.chunks import RETRACTED, check_chunk, checked_promise, refuse_retractions
+from objectspace.operators.base import Watermark
+from objectspace.operators.chunks import RETRACTED, check_chunk, refuse_retractions
 from objectspace.operators.distinct import Entry
 from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Settled, Touched, add_rows
 from objectspace.relational import Chunk, InconsistentOperationError, Order, RowError
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.keys import column_encoder
 from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
@@ -85,17 +86,17 @@ class Aggregation(PlannedCalls):
         """Return the name that a column of the input has in the output: the same, if it is a group column."""
         return column if column in self.group_key else None
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise about a group column: the state of groups below it is removed at the next barrier.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark of a group column: the state of groups below it is removed at the next barrier.
 
         Raises:
             RowError: it is not a value of the column.
         """
         if column not in self.group_key:
             return []
-        value = checked_promise(self.input, column, value)
+        value = checked_watermark(self.input.column(column), value)
         if column == self._window:
-            self._pending = value if self._pending is None else max(self._pending, value)
+            self._next_watermark = value if self._next_watermark is None else max(self._next_watermark, value)
         return [(column, value)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
@@ -112,10 +113,10 @@ class Aggregation(PlannedCalls):
         with collecting_seldom():
             chunks = self._flush()
             for table in self._tables.values():
-                if self._pending is not None:
-                    table.update_watermark(self._pending)
+                if self._next_watermark is not None:
+                    table.update_watermark(self._next_watermark)
                 table.commit(epoch)
-        self._closed, self._pending = self._table.watermark, None
+        self._closed, self._next_watermark = self._table.watermark, None
         if self._window is not None and len(self._known) > 2 * self._kept:
             self._forget_closed()
         return chunks
@@ -131,7 +132,7 @@ class Aggregation(PlannedCalls):
         """How many groups were known when those that are closed were last forgotten."""
         self._is_whole = False
         """Whether all groups are known, so an unknown group is new."""
-        self._pending = None
+        self._next_watermark = None
         self._new_rows: list[tuple[bool, tuple[Any, ...]]] = []
 
     def _in_time(self, pairs: list[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
 
-Promise = tuple[str, Any]
+Watermark = tuple[str, Any]
 """A watermark: the name of a column, and the least value that a later row can have in it."""
 
 
@@ -129,8 +129,8 @@ class Operator(ShownAtPrompt, ABC):
             CheckpointProtocolError: the operator keeps state and is not open.
         """
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise: no later input row has a lower value in the column. Return the promises for the output.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark: no later input row has a lower value in the column. Return those for the output.
 
         State that can never be needed again is removed at the next barrier.
         """
@@ -154,8 +154,8 @@ class Operator(ShownAtPrompt, ABC):
     def fed_by(self, sides: Collection[str]) -> None:  # Few without state have several inputs.
         """Tell which of the inputs come here, if an engine runs an operator without state in several places."""
 
-    def promises(self) -> list[Promise]:
-        """Return the promises for the output made at the last barrier, besides those that :meth:`watermark` passes on.
+    def watermarks(self) -> list[Watermark]:
+        """Return the watermarks for the output that the last barrier made, besides what :meth:`watermark` passes on.
 
         They hold for what comes after the barrier; most operators make none of their own.
         """

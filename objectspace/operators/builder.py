@@ -30,7 +30,6 @@ from objectspace.operators.keeping import kept
 from objectspace.operators.materialize import Conflict
 from objectspace.operators.own import applied, passed
 from objectspace.operators.plan import Node, Plan
-from objectspace.operators.promises import passed_on
 from objectspace.operators.prompt import ShownAtPrompt
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.sessions import SessionWindow
@@ -38,6 +37,7 @@ from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import ROW_ID, check_name, names_of, source_schema
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.unions import united
+from objectspace.operators.watermark_columns import columns_passed_on
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
@@ -386,7 +386,7 @@ class Stream(ShownAtPrompt):
         names = names_of(by if isinstance(by, Iterable) and not isinstance(by, str) else [by])
         structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
         schema = self.schema
-        if self.node.promised is None:  # A source may name such a column, for which no promise ever comes.
+        if self.node.watermark_column is None:  # A source may name such a column, for which no watermark ever comes.
             schema = TableSchema(schema.columns, list(schema.primary_key))
         make = partial(SessionWindow, schema, column, gap, names)
         visible = (*self.columns, "session_start")
@@ -411,7 +411,7 @@ class Stream(ShownAtPrompt):
         (column,) = names_of([column])
         made = partial(WatermarkFilter, self.schema, column, delay)
         structure, appends = f"{column}, delay {delay}", self.node.append_only
-        return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)
+        return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, has_watermark=True)
 
     def union(self, *others: Stream) -> Stream:
         """Combine streams with the same columns; equal rows of several streams stay separate rows.
@@ -532,7 +532,7 @@ class Stream(ShownAtPrompt):
         append_only: bool | None = None,
         name: str | None = None,
         takes_order: bool = False,
-        is_promised: bool | None = None,
+        has_watermark: bool | None = None,
     ) -> Stream:
         """Return the output of one more operator."""
         new = made_by_rules(make)
@@ -549,10 +549,10 @@ class Stream(ShownAtPrompt):
             self.node.append_only and not operator.state() if append_only is None else append_only,
             name,
             takes_order=takes_order,
-            is_promised=self.node.is_promised if is_promised is None else is_promised,
+            has_watermark=self.node.has_watermark if has_watermark is None else has_watermark,
             rules=new.rules,
             calls=new.calls,
-            also_promised=passed_on(operator, self.node.also_promised),
+            more_watermark_columns=columns_passed_on(operator, self.node.more_watermark_columns),
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
@@ -624,21 +624,21 @@ class Grouped(ShownAtPrompt):
             visible=(*self.names, *calls),
             keys=self.names,
             append_only=self._on_close,
-            is_promised=self._on_close or None,
+            has_watermark=self._on_close or None,
         )
 
     def _closing(self, stream: Stream) -> str:
         """Return the group column whose watermark closes the groups."""
-        promises = stream.node.promises
-        for name in promises:
+        columns = stream.node.watermark_columns
+        for name in columns:
             if name in self.names:
                 return name
-        shown = [name for name in promises if name in stream.columns]
+        shown = [name for name in columns if name in stream.columns]
         kept = "group by that" if shown else "keep that with select() and group by it"
-        named = " and ".join(f"one on {name!r}" for name in shown or promises)
+        named = " and ".join(f"one on {name!r}" for name in shown or columns)
         raise SchemaError(
             f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
-            f" {f'{named}; {kept} too, or' if promises else 'none;'} take it with watermark(column, delay) on what the"
+            f" {f'{named}; {kept} too, or' if columns else 'none;'} take it with watermark(column, delay) on what the"
             " windows are made of, on both sides of a join and all streams of a union"
         )
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from objectspace.operators.base import Operator
-from objectspace.relational import Chunk, InconsistentOperationError, RowError, SchemaMismatchError, TableSchema
+from objectspace.relational import Chunk, InconsistentOperationError, SchemaMismatchError, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row, differing
-from objectspace.relational.values import BadValue, checker
 
 FIRST = "materialize(name, key, conflict='overwrite')"
 """What makes the changes of a source consistent that brings keys twice or retracts what it has not brought."""
@@ -71,23 +70,6 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
                 f"{type(operator).__name__} takes an append-only input: found {op} {row!r:.200}; the chunk was not"
                 " taken"
             )
-
-
-def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
-    """Return a promise as a value of its column, so one that is not valid is refused when it is made.
-
-    Raises:
-        RowError: it is not a value of the column.
-    """
-    try:
-        if value is None:
-            raise BadValue("it is NULL: pass a value")
-        found = checker(schema.column(column).type)(value)
-        if found != found:
-            raise BadValue("it is NaN: pass a number")
-        return found
-    except BadValue as error:
-        raise RowError(f"the watermark of {column!r} ({schema.column(column).type}): {error}") from None
 
 
 def ordered_by(keys: Sequence[Any], things: Sequence[T]) -> list[T]:

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Watermark
 from objectspace.operators.bound import Bound
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves, ordered_by, paired
@@ -16,7 +16,7 @@ from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
-from objectspace.operators.rules import PROMISES, note, noted
+from objectspace.operators.rules import FULL_JOIN_WATERMARK, note, noted
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
@@ -50,8 +50,8 @@ class Where(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on."""
         return [(column, value)]
 
 
@@ -62,8 +62,8 @@ class Select(Operator):
         schema: the schema of the input.
         columns: the expression of each column of the output.
         key: the columns that are already the stream key, if they are fewer than the primary key of the schema.
-        promises: output columns that keep a promise about an input column, by that input column; the watermark column
-            is one of these rather than the input column itself.
+        watermarks: output columns that keep the watermark of an input column, by that input column; the watermark
+            column is one of these rather than the input column itself.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> select = Select(schema, {"double": col("b") * 2})
@@ -78,7 +78,7 @@ class Select(Operator):
         schema: TableSchema,
         columns: Mapping[str, Expression],
         key: Sequence[str] | None = None,
-        promises: Mapping[str, str] | None = None,
+        watermarks: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         found = dict(columns)
@@ -91,10 +91,10 @@ class Select(Operator):
         self._bound = [_bound(made, schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
         self._moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
-        self._names = {**self._moved, **(promises or {})}
+        self._names = {**self._moved, **(watermarks or {})}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         if watermark != self._moved.get(schema.watermark_column or "", watermark):
-            note(PROMISES)
+            note(FULL_JOIN_WATERMARK)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         # Columns that only move have been checked before.
         names = [made.column for made in found.values() if made.column is not None]
@@ -122,8 +122,8 @@ class Select(Operator):
         """Return the name that a column of the input has in the output: the one under which it is selected."""
         return self._moved.get(column)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on under the name that the column has in the output."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on under the name that the column has in the output."""
         return [(self._names[column], value)] if column in self._names else []
 
 
@@ -154,8 +154,8 @@ class Relabel(Operator):
         """Return the name that a column of the input has in the output: the new one, if it gets one."""
         return self._names.get(column, column)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on under the other name."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on under the other name."""
         return [(self._names.get(column, column), value)]
 
 
@@ -194,8 +194,8 @@ class Rekey(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on."""
         return [(column, value)]
 
     def _forget(self) -> None:

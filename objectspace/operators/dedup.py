@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise, column_names
+from objectspace.operators.base import Operator, Watermark, column_names
 from objectspace.operators.canonical import identity
-from objectspace.operators.chunks import check_chunk, checked_promise, ordered_by, refuse_retractions
+from objectspace.operators.chunks import check_chunk, ordered_by, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.schema import Row
 from objectspace.relational.watermarks import is_below
 
@@ -43,7 +44,7 @@ class Dedup(Operator):
             raise SchemaError("Dedup takes at least one key column")
         key = column_names(key)
         self.input, self.late_rows = schema, 0
-        self._pending: Any = None
+        self._next_watermark: Any = None
         self._window = schema.watermark_column if schema.watermark_column in key else None
         keys = sorted(key, key=lambda name: name != self._window)
         self._output = TableSchema(schema.columns, list(key), watermark_column=self._window)
@@ -90,30 +91,30 @@ class Dedup(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise; if the column is in the key, what is below the promise is removed at the next barrier.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark; if the column is in the key, what is below the watermark is removed at the next barrier.
 
         Raises:
             RowError: it is not a value of the column.
         """
-        value = checked_promise(self.input, column, value)
+        value = checked_watermark(self.input.column(column), value)
         if column == self._window:
-            self._pending = value if self._pending is None else max(self._pending, value)
+            self._next_watermark = value if self._next_watermark is None else max(self._next_watermark, value)
         return [(column, value)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return the rows whose key is new, and seal the table."""
         self._check_epoch(epoch)
         chunks = self._flush()
-        if self._pending is not None:
-            self._table.update_watermark(self._pending)
+        if self._next_watermark is not None:
+            self._table.update_watermark(self._next_watermark)
         self._table.commit(epoch)
-        self._pending = None
+        self._next_watermark = None
         return chunks
 
     def _forget(self) -> None:
         self._found: dict[Any, Row] = {}
-        self._pending = None
+        self._next_watermark = None
 
     def _comes_before(self, row: Row, other: Row) -> bool:
         encode, key_of = self._order.key_encoder.encode, self._order.key_of

@@ -125,7 +125,7 @@ class PipelineOperator(Operator):
         return self._taken()
 
     def _forget(self) -> None:
-        """Drop output that was not taken, and promises on their way, because an operator downstream failed."""
+        """Drop output that was not taken, and watermarks on their way, because an operator downstream failed."""
         self._graph.forget()
         self._is_underway = False
 

@@ -1,4 +1,4 @@
-"""The operators of a plan at work: changes, promises and barriers on their way from the sources to the results."""
+"""The operators of a plan at work: changes, watermarks and barriers on their way from the sources to the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Watermark
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.returned import chunks_from
 from objectspace.relational import Chunk
@@ -28,7 +28,7 @@ class Graph:
                 self._readers[node].append((reader, side))
         self._results = set(plan.roots)
         self.output: dict[Node, list[Chunk]] = defaultdict(list)
-        self._held: dict[Node, list[Promise]] = defaultdict(list)
+        self._held: dict[Node, list[Watermark]] = defaultdict(list)
 
     def push(self, node: Node, chunk: Chunk) -> None:
         """Pass the output of a node on, all the way through, however long the way is."""
@@ -51,7 +51,7 @@ class Graph:
                 yield reader, made
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
-        """Give a promise of a node to its readers, which pass on theirs once they have given what they hold back."""
+        """Give a watermark of a node to its readers, which pass on theirs once they have given what they hold back."""
         for reader, side in self._readers.get(node, ()):
             self._held[reader] += self.operators[reader].watermark(column, value, side)
 
@@ -62,11 +62,11 @@ class Graph:
                 operator = self.operators[node]
                 for chunk in chunks_from(operator, operator.barrier(epoch)):
                     self.push(node, chunk)
-                for column, value in (*self._held.pop(node, ()), *operator.promises()):
+                for column, value in (*self._held.pop(node, ()), *operator.watermarks()):
                     self.watermark(node, column, value)
 
     def forget(self) -> None:
-        """Drop what an unfinished epoch has left: output that was not taken, and promises on their way."""
+        """Drop what an unfinished epoch has left: output that was not taken, and watermarks on their way."""
         self.output, self._held = defaultdict(list), defaultdict(list)
 
     def taken_output(self) -> dict[Node, list[Chunk]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.agg_plan import CACHED_EXTREMES, CACHED_GROUPS
-from objectspace.operators.base import Promise, column_names
+from objectspace.operators.base import Watermark, column_names
 from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema
 
@@ -74,14 +74,14 @@ class HashAgg(ValueGroups):
             group_cache=group_cache,
         )
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise about a group column; where groups wait, only that which they wait for is passed on.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark of a group column; where groups wait, only that which they wait for is passed on.
 
         Raises:
             RowError: it is not a value of the column.
         """
         found = super().watermark(column, value, side)
-        # A group that waits for one column may be below what is promised about another one.
+        # A group that waits for one column may be below the watermark of another one.
         return [] if self.emits_on_close and column != self._window else found
 
     def _emitted(self, ops: list[Any], rows: list[Any]) -> list[Chunk]:
@@ -91,12 +91,12 @@ class HashAgg(ValueGroups):
 
     def _close(self) -> list[Any]:
         """Return the rows of the groups below the watermark, in the order of their windows, and delete their state."""
-        if self._pending is None:
+        if self._next_watermark is None:
             return []
         found = []
         lower = (self._closed,) if self._closed is not None else (None,)
         inclusive = (self._closed is not None, False)
-        for row in list(self._table.scan(lower=lower, upper=(self._pending,), inclusive=inclusive)):
+        for row in list(self._table.scan(lower=lower, upper=(self._next_watermark,), inclusive=inclusive)):
             group = row[: len(self._keys)]
             settled = self._loaded(row[len(group) :])
             for number, ordered in self._ordered.items():

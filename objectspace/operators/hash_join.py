@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 from checkpoint.process import collecting_seldom
-from objectspace.operators.base import Operator, Promise, check_number, column_names
+from objectspace.operators.base import Operator, Watermark, check_number, column_names
 from objectspace.operators.bound import ExpressionError, reader
-from objectspace.operators.chunks import checked_promise, taken
+from objectspace.operators.chunks import taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
 from objectspace.operators.sql_rules import common_type, comparing
 from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -62,7 +63,7 @@ class HashJoin(Operator):
         condition: a further condition for a match; NULL is not a match.
         in_left: the name of an additional column of a full outer join, which is the last one and part of the stream
             key: whether the row has a left side.
-        watermarks: whether promises about the first key column clean the state.
+        watermarks: whether watermarks of the first key column clean the state.
         cache_keys: the number of join keys whose rows a side keeps in memory.
 
     Raises:
@@ -120,18 +121,18 @@ class HashJoin(Operator):
         self._output = self._with_watermark(self._joined if self._main is None else self._sides[self._main].schema)
         self._matches = _predicate(condition, self._joined)
         self._is_plain = kind == "inner" and condition is None and self._takes_short_way
-        self._promised: dict[str, Any] = {}
+        self._watermarks: dict[str, Any] = {}
         self._cleaned: Any = None
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output; its watermark column is the one whose promises are passed on."""
+        """The schema of its output; its watermark column is the one whose watermarks are passed on."""
         return self._output
 
     @property
-    def promised_columns(self) -> tuple[str, ...]:
-        """The columns of its output that it makes promises about, once both sides have promises."""
-        return tuple([name for name in map(self._promised_column, self._ranked_sides()) if name is not None])
+    def watermark_columns(self) -> tuple[str, ...]:
+        """The columns of its output that it gives watermarks of, once both sides have some."""
+        return tuple([name for name in map(self._watermark_column_of, self._ranked_sides()) if name is not None])
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schemas of its tables: rows and degrees of the left side, then of the right side."""
@@ -206,8 +207,8 @@ class HashJoin(Operator):
         mine = self._sides[side]
         self._sides[opposite(side)].hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Accept a promise about the first column of the join key; once both sides have promised, the lesser one holds.
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Watermark]:
+        """Accept a watermark of the first column of the join key; once both sides have one, the lesser one holds.
 
         Raises:
             RowError: it is not a value of the column.
@@ -218,10 +219,10 @@ class HashJoin(Operator):
         key = self._keys[self.sides.index(side)]
         if not self._has_watermarks or not key or column != key[0] or value is None:
             return []
-        self._promise(side, checked_promise(self._sides[side].schema, column, value))
-        if len(self._promised) < 2:
+        self._note_watermark(side, checked_watermark(self._sides[side].schema.column(column), value))
+        if len(self._watermarks) < 2:
             return []
-        least = min(self._promised.values())
+        least = min(self._watermarks.values())
         if self._cleaned is None or least > self._cleaned:
             self._clean_below(least)
         names = [self._output_name(one, self._keys[place][0]) for place, one in enumerate(self.sides)]
@@ -239,27 +240,27 @@ class HashJoin(Operator):
         """Drop what is in memory."""
         for side in self._sides.values():
             side.forget()
-        self._promised.clear()
+        self._watermarks.clear()
         self._cleaned = None
 
     def _with_watermark(self, schema: TableSchema) -> TableSchema:
-        """Return the schema of the output with the column that promises are about, or ``None`` if there is none."""
-        name = next(iter(self.promised_columns), None)
+        """Return the schema of the output with the column that has watermarks, or ``None`` if there is none."""
+        name = next(iter(self.watermark_columns), None)
         return TableSchema(schema.columns, list(schema.primary_key), watermark_column=name)
 
     def _ranked_sides(self) -> tuple[str, ...]:
         """Return the sides, first the one whose columns are NULL in fewer rows."""
         return self.sides[::-1] if self.kind == "right_outer" else self.sides
 
-    def _promised_column(self, side: str) -> str | None:
-        """Return the column of the output that keeps the promises of a side, or ``None`` if none does."""
+    def _watermark_column_of(self, side: str) -> str | None:
+        """Return the column of the output that keeps the watermarks of a side, or ``None`` if none does."""
         key = self._keys[self.sides.index(side)]
         return self._output_name(side, key[0]) if self._has_watermarks and key else None
 
-    def _promise(self, side: str, value: Any) -> Any:
-        """Note a promise of one side, and return the one that holds: promises only grow."""
-        self._promised[side] = max(value, self._promised.get(side, value))
-        return self._promised[side]
+    def _note_watermark(self, side: str, value: Any) -> Any:
+        """Note a watermark of one side, and return the one that holds: watermarks only grow."""
+        self._watermarks[side] = max(value, self._watermarks.get(side, value))
+        return self._watermarks[side]
 
     def _output_name(self, side: str, column: str) -> str | None:
         """Return the name that a column of an input has in the output, or ``None`` if it is not there."""

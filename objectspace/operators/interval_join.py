@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Promise
-from objectspace.operators.chunks import checked_promise
+from objectspace.operators.base import Watermark
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind, opposite
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
@@ -144,7 +144,7 @@ class IntervalSide(JoinSide):
         super().settle()
         self._near.clear()
 
-    def promise(self, watermark: Any) -> Any:
+    def met_from(self, watermark: Any) -> Any:
         """Note that no more rows of the other side with a time below a watermark will come.
 
         Returns:
@@ -255,8 +255,8 @@ class IntervalJoin(HashJoin):
 
     _takes_short_way = False
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Accept a promise about the times of one side, and return what follows for the times of the output.
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Watermark]:
+        """Accept a watermark of the times of one side, and return what follows for the times of the output.
 
         Raises:
             RowError: it is not a value of the column.
@@ -266,10 +266,10 @@ class IntervalJoin(HashJoin):
         self._check_side(side)
         if column != self._times[side] or value is None:
             return []
-        promised = self._promise(side, checked_promise(self._sides[side].schema, column, value))
-        met = self._interval_side(opposite(side)).promise(promised)
+        held = self._note_watermark(side, checked_watermark(self._sides[side].schema.column(column), value))
+        met = self._interval_side(opposite(side)).met_from(held)
         self._met[opposite(side)] = met
-        return [promise for one in self.sides for promise in self._output_promise(one)]
+        return [found for one in self.sides for found in self._output_watermark(one)]
 
     def open(self, space: Any, name: str) -> None:
         """Create its tables, or open them again."""
@@ -290,13 +290,13 @@ class IntervalJoin(HashJoin):
             self._interval_side(side).clean()
         return []
 
-    def _output_promise(self, side: str) -> list[Promise]:
+    def _output_watermark(self, side: str) -> list[Watermark]:
         """Return the least time of a side that a later output row may have, if it is known."""
-        name, own, met = self._output_name(side, self._times[side]), self._promised.get(side), self._met.get(side)
+        name, own, met = self._output_name(side, self._times[side]), self._watermarks.get(side), self._met.get(side)
         return [] if name is None or own is None or met is None else [(name, min(own, met))]
 
-    def _promised_column(self, side: str) -> str | None:
-        """Return the time column of a side in the output, if promises bound it."""
+    def _watermark_column_of(self, side: str) -> str | None:
+        """Return the time column of a side in the output, if watermarks bound it."""
         return None if self._reaches[side][0] is None else self._output_name(side, self._times[side])
 
     def _interval_side(self, side: str) -> IntervalSide:

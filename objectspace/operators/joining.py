@@ -87,10 +87,10 @@ def joined(left: Stream, right: Stream, on: On, how: JoinName, extras: Extras) -
     if kind in ("inner", "left_outer"):
         # Columns that the left side also has add nothing: one of its rows has one value there, or none.
         key = [name for name in key if name not in {renamed[name] for name in shared}]
-    # A column of on= is that of either side, and both sides keep the promise about it. Each side alone may be NULL.
-    promises = {name: name for name in shared if kind == "full_outer"}
+    # A column of on= is that of either side, and both sides keep its watermark. Each side alone may be NULL.
+    watermarks = {name: name for name in shared if kind == "full_outer"}
     structure = ", ".join(shown(name, one) for name, one in columns.items())
-    return found.then("Select", structure, lambda: Select(output, columns, key, promises), visible=tuple(columns))
+    return found.then("Select", structure, lambda: Select(output, columns, key, watermarks), visible=tuple(columns))
 
 
 def compared(left: Stream, column: str, comparison: str, right: Stream) -> Stream:
@@ -168,10 +168,12 @@ class _Made:
             (tuple(keys[0]), tuple(keys[1])),
             operator.state(),
             appends,
-            is_promised=self._is_promised(),
+            has_watermark=self._keeps_watermark(),
             rules=new.rules,
             calls=new.calls,
-            also_promised=operator.promised_columns if isinstance(operator, HashJoin) and self._has_promises() else (),
+            more_watermark_columns=operator.watermark_columns
+            if isinstance(operator, HashJoin) and self._has_both_watermarks()
+            else (),
         )
         return left.pipeline.stream_of(
             node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
@@ -200,22 +202,24 @@ class _Made:
         options["watermarks"] = cleans
         return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
 
-    def _is_promised(self) -> bool:
-        """Return whether those about the watermark columns of both sides are the ones that the join waits for."""
+    def _keeps_watermark(self) -> bool:
+        """Return whether those of the watermark columns of both sides are the ones that the join waits for."""
         if self.extras.as_of is not None:
             return True  # It is refused without them.
-        found = self.left.node.promised, self.right.node.promised
+        found = self.left.node.watermark_column, self.right.node.watermark_column
         if self.extras.within is None:
             return None not in found
         left_time, right_time, *_ = self._interval()
         return found == (left_time, self._new(right_time))
 
-    def _has_promises(self) -> bool:
-        """Return whether both sides have the promises that the operator waits for, about whichever of their columns."""
+    def _has_both_watermarks(self) -> bool:
+        """Return whether both sides have the watermarks that the operator waits for, of whichever columns."""
         if self.extras.within is None:
-            return self._is_promised()
+            return self._keeps_watermark()
         left_time, right_time, *_ = self._interval()
-        return left_time in self.left.node.promises and self._new(right_time) in self.right.node.promises
+        return (
+            left_time in self.left.node.watermark_columns and self._new(right_time) in self.right.node.watermark_columns
+        )
 
     def _described(self) -> str:
         """Describe what else is requested."""
@@ -262,7 +266,7 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
     if extras.within is not None or extras.where is not None or extras.null_safe not in (False, None):
         raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
     for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
-        if name not in stream.node.promises:
+        if name not in stream.node.watermark_columns:
             raise SchemaError(
                 f"as_of= waits for watermarks: the {side} side has none on {name!r}: use .watermark({name!r}, delay) on"
                 " it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from objectspace.operators.base import Operator, Promise, column_names
+from objectspace.operators.base import Operator, Watermark, column_names
 from objectspace.operators.canonical import dictionary_keys, rank
 from objectspace.operators.chunks import Change, taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
@@ -191,8 +191,8 @@ class Materialize(Operator):
         """Return the name that a column of the input has in the output: the same, if it is a key column."""
         return column if self._keeps(column) else None
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass on a promise about a key column; with other columns a row may replace an earlier one."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass on a watermark of a key column; with other columns a row may replace an earlier one."""
         return [(column, value)] if self._keeps(column) else []
 
     def _keeps(self, column: str | None) -> bool:

@@ -30,11 +30,11 @@ def passed(
     structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
     found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
     found.node.keeps_state = found.node.is_own = True
-    # Windows pass a promise on, and make none.
+    # Windows pass a watermark on, and make none.
     is_made = made.schema.watermark_column != schema.watermark_column and not isinstance(made, Hop | SessionWindow)
-    found.node.is_promised |= is_made
+    found.node.has_watermark |= is_made
     if not isinstance(made, Hop):
-        found.node.also_promised = ()
+        found.node.more_watermark_columns = ()
     return found
 
 

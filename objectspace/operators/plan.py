@@ -41,11 +41,11 @@ class Node:
         as_it_comes: whether its rows stay in the order in which they come.
         is_own: whether a user has written it: then its label means nothing, whatever it is.
         is_numbered: whether it is a source without a key, whose rows are numbered in an added last column.
-        is_promised: whether promises come for the watermark column of its schema; having such a column does not imply
-            it.
+        has_watermark: whether watermarks come for the watermark column of its schema; to have such a column is not
+            enough.
         rules: the rules by which it computes that were different in earlier versions.
         calls: its calls of functions, with the types of what they return, in the order in which they were made.
-        also_promised: columns that promises come for whatever the watermark column of its schema is.
+        more_watermark_columns: columns that watermarks come for whatever the watermark column of its schema is.
     """
 
     label: str
@@ -63,20 +63,22 @@ class Node:
     as_it_comes: bool = False
     is_own: bool = False
     is_numbered: bool = False
-    is_promised: bool = False
+    has_watermark: bool = False
     rules: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
-    also_promised: tuple[str, ...] = ()
+    more_watermark_columns: tuple[str, ...] = ()
 
     @property
-    def promised(self) -> str | None:
-        """The watermark column if promises come for it, or ``None`` if none do."""
-        return self.schema.watermark_column if self.is_promised else None
+    def watermark_column(self) -> str | None:
+        """The watermark column of its schema if watermarks come for it, or ``None`` if none do."""
+        return self.schema.watermark_column if self.has_watermark else None
 
     @property
-    def promises(self) -> tuple[str, ...]:
-        """The columns that promises come for, first the watermark column."""
-        return tuple(dict.fromkeys([*([] if self.promised is None else [self.promised]), *self.also_promised]))
+    def watermark_columns(self) -> tuple[str, ...]:
+        """The columns that watermarks come for, first the watermark column."""
+        return tuple(
+            dict.fromkeys([*([] if (own := self.watermark_column) is None else [own]), *self.more_watermark_columns])
+        )
 
     @property
     def is_stateful(self) -> bool:

@@ -18,9 +18,9 @@ from typing import Generic, TypeVar
 FLOAT32 = "a float32 is the nearest number of 32 bits"
 BRANCHES = "a decimal beside a double in coalesce or when is one too"
 DOUBLES = "an int64 is compared with a double as one"
-PROMISES = "a full join keeps its watermark on the column of on= that is in the output"
+FULL_JOIN_WATERMARK = "a full join keeps its watermark on the column of on= that is in the output"
 SESSIONS = "a watermark on their times ends sessions, and what no change can touch any more is forgotten"
-ALL_RULES = (FLOAT32, BRANCHES, DOUBLES, PROMISES, SESSIONS)
+ALL_RULES = (FLOAT32, BRANCHES, DOUBLES, FULL_JOIN_WATERMARK, SESSIONS)
 """All of them, the oldest first: with an operator is noted how many there were when it was stored."""
 
 UNNOTED = 4

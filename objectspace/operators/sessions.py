@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise, column_names
-from objectspace.operators.chunks import Change, checked_promise, paired, taken
+from objectspace.operators.base import Operator, Watermark, column_names
+from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.net import net_changes
 from objectspace.operators.rules import SESSIONS, note
 from objectspace.operators.session_ends import SessionEnds
 from objectspace.operators.windows import Span, check_span
 from objectspace.relational import Chunk, Column, InconsistentOperationError, SchemaError, StateTable, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -95,7 +96,7 @@ class SessionWindow(Operator):
                 )
             note(SESSIONS)
             self._ends = SessionEnds(self._kept, time_column, self.by, gap)
-        self._pending: Any = None
+        self._next_watermark: Any = None
         self._first_open: Any = None
 
     @property
@@ -138,29 +139,29 @@ class SessionWindow(Operator):
                 self._ends.note(row)
         return self._given(moves)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise; if it is that of the time column, sessions that it ends are forgotten at the next barrier.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark; if it is that of the time column, the sessions that it ends are forgotten at the barrier.
 
         Raises:
             RowError: it is not a value of the column.
         """
         if self._ends is None or column != self.time_column:
             return []
-        value = checked_promise(self.input, column, value)
-        self._pending = value if self._pending is None else max(self._pending, value)
+        value = checked_watermark(self.input.column(column), value)
+        self._next_watermark = value if self._next_watermark is None else max(self._next_watermark, value)
         # The session of a row depends on those before it, so what lies before all later changes stays as it is.
         return [(column, value)]
 
-    def promises(self) -> list[Promise]:
+    def watermarks(self) -> list[Watermark]:
         """Return the watermark of the starts of sessions: the start of the first one that is still open."""
         return [] if self._first_open is None else [(self._output.names[-1], self._first_open)]
 
     def _flush(self) -> list[Chunk]:
         if self._ends:
             self._ends.settle()
-            if self._pending is not None:
-                self._first_open = self._ends.close(self._pending)
-                self._pending = None
+            if self._next_watermark is not None:
+                self._first_open = self._ends.close(self._next_watermark)
+                self._next_watermark = None
         return []
 
     def _by_group(self, changes: list[Change]) -> dict[bytes, list[_Place]]:
@@ -236,7 +237,7 @@ class SessionWindow(Operator):
 
     def _forget(self) -> None:
         self._last.clear()
-        self._pending = self._first_open = None
+        self._next_watermark = self._first_open = None
         if self._ends:
             self._ends.forget()
 

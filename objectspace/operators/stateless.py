@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise, column_names
-from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
+from objectspace.operators.base import Operator, Watermark, column_names
+from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.operators.predicates import Predicate, function_of, predicate_of
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.types import parse_type
 from objectspace.space import ObjectSpace
 
@@ -53,8 +54,8 @@ class Filter(Operator):
         found = paired(self.input, ((self._passed(old), self._passed(new)) for old, new in halves(chunk)))
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on."""
         return [(column, value)]
 
     def _passed(self, change: Change | None) -> Change | None:
@@ -112,8 +113,8 @@ class Project(Operator):
         found = paired(self._output, ((self._changed(old), self._changed(new)) for old, new in halves(chunk)))
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass a promise on under the name that the column has in the output."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass a watermark on under the name that the column has in the output."""
         return [(self._names[column], value)] if column in self._names else []
 
     def _changed(self, change: Change | None) -> Change | None:
@@ -156,7 +157,7 @@ class Union(Operator):
         self.sides = tuple(f"input{n}" for n in range(inputs)) if isinstance(inputs, int) else tuple(inputs)  # type: ignore[misc]
         self.input, self._tag = schema, tag
         self._output = schema if tag is None else _tagged(schema, tag)
-        self._promised: dict[str, dict[str, Any]] = {}
+        self._watermarks: dict[str, dict[str, Any]] = {}
         self._given: dict[str, Any] = {}
         self._fed: Collection[str] = self.sides
 
@@ -179,36 +180,36 @@ class Union(Operator):
         pairs = chunk.rows()
         return [Chunk(self._output, [op for op, _ in pairs], [(*row, *tail) for _, row in pairs])]
 
-    def watermark(self, column: str, value: Any, side: str = "input0") -> list[Promise]:
-        """Accept a promise of one input, and return the least promise of all inputs if that is a new one.
+    def watermark(self, column: str, value: Any, side: str = "input0") -> list[Watermark]:
+        """Accept a watermark of one input, and return the least of all inputs if that is a new one.
 
         Raises:
             RowError: it is not a value of the column.
         """
         self._number(side)
-        value = checked_promise(self.input, column, value)
-        promised = self._promised.setdefault(column, {})
-        promised[side] = max(promised.get(side, value), value)
-        if len(promised) < len(self._fed):
+        value = checked_watermark(self.input.column(column), value)
+        given = self._watermarks.setdefault(column, {})
+        given[side] = max(given.get(side, value), value)
+        if len(given) < len(self._fed):
             return []
-        least = min(promised.values())
+        least = min(given.values())
         if column in self._given and least <= self._given[column]:
             return []
         self._given[column] = least
         return [(column, least)]
 
     def fed_by(self, sides: Collection[str]) -> None:
-        """Tell which of the inputs come here: promises of the others are not waited for."""
+        """Tell which of the inputs come here: watermarks of the others are not waited for."""
         self._fed = sides
 
     def open(self, space: ObjectSpace, name: str) -> None:
-        """Forget what was promised before; nothing is stored."""
+        """Forget the watermarks from before; nothing is stored."""
         super().open(space, name)
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was promised: the operators upstream promise it again."""
-        self._promised.clear()
+        """Forget the watermarks: the operators upstream give them again."""
+        self._watermarks.clear()
         self._given.clear()
 
     def _number(self, side: str) -> int:

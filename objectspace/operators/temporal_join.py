@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, ClassVar, Literal, get_args
 
-from objectspace.operators.base import Operator, Promise, column_names
-from objectspace.operators.chunks import Change, checked_promise, taken
+from objectspace.operators.base import Operator, Watermark, column_names
+from objectspace.operators.chunks import Change, taken
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, Order, SchemaError, TableSchema
 from objectspace.relational.bulk import keys_encoder
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
 from objectspace.relational.watermarks import is_below
@@ -30,10 +31,10 @@ class TemporalJoin(Operator):
     several rows with one time, the one with the greatest stream key counts. Its stream key should contain the time: a
     row that is retracted was never valid.
 
-    Left rows wait until both sides have promised that nothing earlier will come. At the next barrier they are emitted,
-    once and for all, in the order of their times, and versions that no later row can ask for are removed. Rows that
-    come although they are below the promise of both sides are dropped, and counted in ``late_rows``. A left row with a
-    NULL in its key or time matches nothing, and is emitted at once if the kind keeps it.
+    Left rows wait until, by the watermarks of both sides, nothing earlier will come. At the next barrier they are
+    emitted, once and for all, in the order of their times, and versions that no later row can ask for are removed. Rows
+    that come although they are below the watermarks of both sides are dropped, and counted in ``late_rows``. A left row
+    with a NULL in its key or time matches nothing, and is emitted at once if the kind keeps it.
 
     State: the left rows that wait, ordered by time and stream key; the versions of the right side, ordered by key, time
     and stream key; and the keys of the versions that have yet to become valid, ordered by time. An event dirties one
@@ -63,7 +64,7 @@ class TemporalJoin(Operator):
     >>> _ = join.watermark("at", 30, side="left"); _ = join.watermark("since", 35, side="right")
     >>> join.barrier(1)[0].rows()
     [('+', (1, 'tea', 19, 'tea', 10, 3))]
-    >>> join.promises()
+    >>> join.watermarks()
     [('at', 30)]
     """
 
@@ -98,7 +99,7 @@ class TemporalJoin(Operator):
         kinds = [right_schema.column(name).type for name in right_key]
         self._encode_keys = keys_encoder(kinds, [Order()] * len(kinds))
         self._encode_times = keys_encoder([right_schema.column(right_time).type], [Order()])
-        self._promised: dict[str, Any] = {}
+        self._watermarks: dict[str, Any] = {}
         self._late = 0
 
     @property
@@ -108,7 +109,7 @@ class TemporalJoin(Operator):
 
     @property
     def late_rows(self) -> int:
-        """How many rows have come below the promise of both sides since it was opened."""
+        """How many rows have come below the watermarks of both sides since it was opened."""
         return self._late
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -155,8 +156,8 @@ class TemporalJoin(Operator):
             return []
         return [Chunk(self.schema, [op for op, _ in out], [row + self._nulls for _, row in out])]
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
-        """Accept a promise about the times of one side; what follows for the output is known after the barrier.
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Watermark]:
+        """Accept a watermark of the times of one side; what follows for the output is known after the barrier.
 
         Raises:
             RowError: it is not a value of the column.
@@ -165,20 +166,20 @@ class TemporalJoin(Operator):
         """
         self._check_side(side)
         if column == self._times[side] and value is not None:
-            value = checked_promise(self._schemas[side], column, value)
-            self._promised[side] = max(value, self._promised.get(side, value))
+            value = checked_watermark(self._schemas[side].column(column), value)
+            self._watermarks[side] = max(value, self._watermarks.get(side, value))
         return []
 
-    def promises(self) -> list[Promise]:
-        """Return the promise for the times of the output that the last barrier made."""
+    def watermarks(self) -> list[Watermark]:
+        """Return the watermark for the times of the output that the last barrier made."""
         watermark = self._tables["waiting"].watermark
         return [] if watermark is None else [(self._times["left"], watermark)]
 
     def _flush(self) -> list[Chunk]:
-        """Emit the rows that the promises of both sides have passed, and forget what only they could ask for."""
-        if len(self._promised) < 2:
+        """Emit the rows that the watermarks of both sides have passed, and forget what only they could ask for."""
+        if len(self._watermarks) < 2:
             return []
-        due, waiting, coming = min(self._promised.values()), self._tables["waiting"], self._tables["coming"]
+        due, waiting, coming = min(self._watermarks.values()), self._tables["waiting"], self._tables["coming"]
         rows = self._joined(list(waiting.scan(upper=(due,), inclusive=(True, False))))
         self._retire(list(coming.scan(upper=(due,), inclusive=(True, False))))
         waiting.update_watermark(due)
@@ -235,8 +236,8 @@ class TemporalJoin(Operator):
             table.write_rows([(is_insert(op), tuple([row[place] for place in places])) for op, row in changes])
 
     def _forget(self) -> None:
-        """Drop what was promised since the last barrier."""
-        self._promised.clear()
+        """Drop the watermarks that came since the last barrier."""
+        self._watermarks.clear()
 
 
 def _key(schema: TableSchema, leading: list[str]) -> list[str]:

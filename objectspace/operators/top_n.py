@@ -10,7 +10,7 @@ from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
 from checkpoint.process import collecting_seldom
-from objectspace.operators.base import Operator, Promise, check_number, column_names, order_parts
+from objectspace.operators.base import Operator, Watermark, check_number, column_names, order_parts
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
@@ -224,8 +224,8 @@ class GroupTopN(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Accept a promise about a group column: groups below it are forgotten at the next barrier.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Accept a watermark of a group column: groups below it are forgotten at the next barrier.
 
         Time: O(groups in memory). Dirties: at the next barrier one slot, and the rows that are removed.
         """

@@ -39,9 +39,13 @@ def united(streams: Sequence[Stream]) -> Stream:
         make,
         (None,) * len(keyed),
         append_only=all(stream.node.append_only for stream in streams),
-        is_promised=all(stream.node.is_promised for stream in streams),
-        also_promised=tuple(
-            [one for one in keyed[0].node.promises if all(one in stream.node.promises for stream in keyed)]
+        has_watermark=all(stream.node.has_watermark for stream in streams),
+        more_watermark_columns=tuple(
+            [
+                one
+                for one in keyed[0].node.watermark_columns
+                if all(one in stream.node.watermark_columns for stream in keyed)
+            ]
         ),
     )
     return first.pipeline.stream_of(node, first.columns)

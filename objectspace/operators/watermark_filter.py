@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise
+from objectspace.operators.base import Operator, Watermark
 from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.types import INTEGERS, TIMES
@@ -16,7 +16,7 @@ class WatermarkFilter(Operator):
     """Makes the watermark: the greatest time up to the last barrier, minus a delay. Rows below it are dropped.
 
     The watermark moves only at barriers, so which rows of an epoch are dropped does not depend on their order. Ask
-    :meth:`promises` for it after each barrier. It survives recovery, so a row that was too late once is too late again.
+    :meth:`watermarks` for it after each barrier. It survives recovery, so what was too late once is too late again.
 
     Args:
         schema: the schema of the input.
@@ -32,7 +32,7 @@ class WatermarkFilter(Operator):
     >>> late = WatermarkFilter(schema, "at", delay=5)
     >>> late.open(VolatileObjectSpace(), "late")
     >>> _ = late.process(Chunk.from_rows(schema, [("+", (20, 1))])); _ = late.barrier(epoch=1)
-    >>> late.promises(), late.process(Chunk.from_rows(schema, [("+", (14, 2)), ("+", (15, 3))]))[0].rows()
+    >>> late.watermarks(), late.process(Chunk.from_rows(schema, [("+", (14, 2)), ("+", (15, 3))]))[0].rows()
     ([('at', 15)], [('+', (15, 3))])
     """
 
@@ -91,11 +91,11 @@ class WatermarkFilter(Operator):
         )
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass on a promise about another column."""
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass on a watermark of another column."""
         return [] if column == self.column else [(column, value)]
 
-    def promises(self) -> list[Promise]:
+    def watermarks(self) -> list[Watermark]:
         """Return the watermark."""
         watermark = self.current
         return [] if watermark is None else [(self.column, watermark)]

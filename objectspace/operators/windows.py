@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator, Promise
-from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
+from objectspace.operators.base import Operator, Watermark
+from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
+from objectspace.relational.checks import checked_watermark
 from objectspace.relational.schema import Row
 from objectspace.relational.types import INTEGERS
 from objectspace.relational.values import BadValue, checker
@@ -113,20 +114,20 @@ class Hop(Operator):
             for start in dict.fromkeys([*before, *after]):
                 yield before.get(start), after.get(start)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
-        """Pass on a promise, and promise that no window before the first one it lies in gets more rows.
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:
+        """Pass on a watermark, with one for the windows: none before the first one that it lies in gets more rows.
 
         Raises:
             RowError: it is not a value of the column.
         """
-        value = checked_promise(self.input, column, value)
+        value = checked_watermark(self.input.column(column), value)
         if column != self.time_column:
             return [(column, value)]
         try:
             first = self._starts(value)[0]
-            bounds = zip(self._names, (first, first + self.size), strict=True)
-            return [(column, value), *((name, checked_promise(self._output, name, bound)) for name, bound in bounds)]
-        except (OverflowError, RowError):  # The first window begins before the least value, so no promise is needed.
+            bounds = zip(map(self._output.column, self._names), (first, first + self.size), strict=True)
+            return [(column, value), *((found.name, checked_watermark(found, bound)) for found, bound in bounds)]
+        except (OverflowError, RowError):  # The first window begins before the least value, so no watermark is needed.
             return [(column, value)]
 
     def _spans_of(self, row: Row, known: _Spans) -> Sequence[tuple[Any, Any]]:

@@ -37,27 +37,26 @@ def check_epoch(table: str, epoch: Any, last: int) -> None:
         )
 
 
-def checked_watermark(table: str, column: Column | None, value: Any) -> Any:
+def checked_watermark(column: Column, value: Any, table: str | None = None) -> Any:
     """Return a watermark in the one form of its column.
 
     Args:
-        table: the name of the table.
-        column: its watermark column, if it has one.
+        column: the watermark column.
         value: the watermark.
+        table: the name of the table, if it is that of one.
 
     Raises:
-        RowError: there is no such column, or the value does not fit it or is NaN.
+        RowError: the value does not fit the column, or is NULL or NaN.
     """
-    if column is None:
-        raise RowError(f"table {table!r} has no watermark column: TableSchema(..., watermark_column=...)")
-    if value is None:
-        raise RowError(f"table {table!r}: the watermark of {column.name!r} is NULL: pass a value")
     try:
+        if value is None:
+            raise BadValue("it is NULL: pass a value")
         found = checker(column.type)(value)
+        if found != found:
+            raise BadValue("it is NaN: pass a number")
     except BadValue as error:
-        raise RowError(f"table {table!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
-    if found != found:
-        raise RowError(f"table {table!r}: the watermark of {column.name!r} is NaN: pass a number")
+        where = "" if table is None else f"table {table!r}: "
+        raise RowError(f"{where}the watermark of {column.name!r} ({column.type}): {error}") from None
     return found
 
 

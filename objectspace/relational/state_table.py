@@ -428,7 +428,9 @@ class StateTable:
 
         Time: O(1). Dirties: at the commit one item.
         """
-        found = checked_watermark(self.name, self._seen.column, value)
+        if self._seen.column is None:
+            raise RowError(f"table {self.name!r} has no watermark column: TableSchema(..., watermark_column=...)")
+        found = checked_watermark(self._seen.column, value, self.name)
         if self._pending is not None and not found > self._pending:
             return
         self._rows.refuse_dead()

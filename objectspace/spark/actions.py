@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 Plans = tuple[OperatorPlan, ...]
-Promises = tuple[tuple[str, str, object], ...]
-"""Promises to a stage: (side, column, value)."""
+StageWatermarks = tuple[tuple[str, str, object], ...]
+"""The watermarks for a stage: (side, column, value)."""
 
 
 class EpochInTasks:
@@ -72,11 +72,11 @@ class EpochInTasks:
 
     def _stage(self, stage: Stage) -> dict[str, list[ShardSaved]]:
         plans = tuple(self._plan.operators[name] for name in stage.operators)
-        found = self._work_stage(stage, plans, self._promises_to(stage))
+        found = self._work_stage(stage, plans, self._watermarks_to(stage))
         return {plan.operator: self._complete(stage, plan, found) for plan in plans}
 
-    def _promises_to(self, stage: Stage) -> Promises:
-        """Return the promises to each side of a stage: if several stages feed it, the least of what all promise."""
+    def _watermarks_to(self, stage: Stage) -> StageWatermarks:
+        """Return the watermarks for each side of a stage: if several stages feed it, the least of all."""
         given: dict[str, list[dict[str, Any]]] = {}
         for side, number in stage.inputs:
             given.setdefault(side, []).append(self._watermarks.get(number, {}))
@@ -87,7 +87,7 @@ class EpochInTasks:
             if all(column in one for one in each)
         )
 
-    def _work_stage(self, stage: Stage, plans: Plans, promises: Promises) -> list[ShardSaved]:
+    def _work_stage(self, stage: Stage, plans: Plans, watermarks: StageWatermarks) -> list[ShardSaved]:
         """Return what the shards of a stage have saved; nothing if it had nothing to do."""
         parcels = tuple(one for _, number in stage.inputs for one in self._parcels.get(number, ()))
         found: list[ShardSaved] = []
@@ -96,15 +96,15 @@ class EpochInTasks:
             found = self._accept(
                 stage.name, lambda: _reports(self._routed(stage).mapInArrow(task, MESSAGE_SCHEMA)), stage
             )
-        if not found and (parcels or not self._rests(stage, plans, promises)):
-            task = StageTask(plans, stage, parcels, promises)
+        if not found and (parcels or not self._rests(stage, plans, watermarks)):
+            task = StageTask(plans, stage, parcels, watermarks)
             rows = self._spark.range(0, stage.tasks, 1, stage.tasks)
             found = self._accept(stage.name, lambda: _reports(rows.mapInArrow(task, MESSAGE_SCHEMA)), stage)
         return found
 
-    def _rests(self, stage: Stage, plans: Plans, promises: Promises) -> bool:
+    def _rests(self, stage: Stage, plans: Plans, watermarks: StageWatermarks) -> bool:
         """Return whether a stage has nothing to do if no changes come to it."""
-        return not promises and stage.rests and any(plans[0].lineages)
+        return not watermarks and stage.rests and any(plans[0].lineages)
 
     def _complete(self, stage: Stage, plan: OperatorPlan, found: Sequence[ShardSaved]) -> list[ShardSaved]:
         """Return what the shards of an operator have saved, including those that had nothing to do."""
@@ -127,12 +127,12 @@ class EpochInTasks:
         for report in reports:
             for parcel in report.parcels:
                 self._parcels.setdefault(parcel.exit, []).append(parcel)
-        self._promise(reports, stage)
+        self._take_watermarks(reports, stage)
         self._count(name, reports, (time.perf_counter() - started) * 1000)
         return [one for report in reports for one in report.saved]
 
-    def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
-        """Take promises that every task of a stage gives: the least of them holds for all."""
+    def _take_watermarks(self, reports: Sequence[Report], stage: Stage | None) -> None:
+        """Take the watermarks that every task of a stage gives: the least of them holds for all."""
         given: dict[tuple[int, str], list[Any]] = {}
         for report in reports:
             for number, column, value in report.watermarks:

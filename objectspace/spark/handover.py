@@ -34,8 +34,8 @@ from objectspace.spark.stages import Exit
 
 FOLDER = HANDOVER
 
-Watermark = tuple[int, str, Any]
-"""A promise: the number of the exit, the column, and the least value that can still come in it."""
+ExitWatermark = tuple[int, str, Any]
+"""A watermark at an exit: the number of the exit, the column, and the least value that can still come in it."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Report:
     Args:
         saved: the state of each operator that keeps any.
         parcels: what it handed over.
-        watermarks: what it promises.
+        watermarks: what no later row at its exits is below.
         figures: rows and milliseconds, by the name of the operator.
     """
 
     saved: tuple[ShardSaved, ...] = ()
     parcels: tuple[Parcel, ...] = ()
-    watermarks: tuple[Watermark, ...] = ()
+    watermarks: tuple[ExitWatermark, ...] = ()
     figures: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> str:

@@ -17,7 +17,7 @@ from checkpoint.chain import EpochPlan, ShardSaved
 from checkpoint.process import collecting_seldom
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Chunk
-from objectspace.spark.actions import EpochInTasks, Plans, Promises
+from objectspace.spark.actions import EpochInTasks, Plans, StageWatermarks
 from objectspace.spark.executor import work_shard
 from objectspace.spark.handover import Outbox, Parcel, Report, carried, together, write_parcel
 from objectspace.spark.held import HeldShards
@@ -159,11 +159,11 @@ class EpochInDriver(EpochInTasks):
             self._source_rows += table.num_rows
             self._source_bytes += table.nbytes
 
-    def _work_stage(self, stage: Stage, plans: Plans, promises: Promises) -> list[ShardSaved]:
+    def _work_stage(self, stage: Stage, plans: Plans, watermarks: StageWatermarks) -> list[ShardSaved]:
         inputs = [(side, self._changes.pop(number, {})) for side, number in stage.inputs]
-        if not any(found for _, found in inputs) and self._rests(stage, plans, promises):
+        if not any(found for _, found in inputs) and self._rests(stage, plans, watermarks):
             return []
-        task = StageTask(plans, stage, (), promises)
+        task = StageTask(plans, stage, (), watermarks)
 
         def _run() -> list[Report]:
             return [self._work_shard(task, shard, inputs) for shard in range(stage.tasks)]

@@ -134,7 +134,7 @@ _RESTING = frozenset(
 )
 """Kinds of operators that do nothing at a barrier if nothing came before it.
 
-A watermark filter repeats its promise: a join after it waits for the promises of both sides, in one epoch.
+A watermark filter repeats its watermark: a join after it waits for those of both sides, in one epoch.
 """
 
 

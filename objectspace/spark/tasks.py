@@ -19,17 +19,17 @@ from checkpoint.process import collecting_seldom
 from objectspace import VolatileObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
-from objectspace.operators.base import Promise
+from objectspace.operators.base import Watermark
 from objectspace.operators.chunks import moved_apart
 from objectspace.operators.returned import chunks_from
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
 from objectspace.spark.executor import Shards, TaskShards, current_shard
 from objectspace.spark.handover import (
+    ExitWatermark,
     Outbox,
     Parcel,
     Report,
-    Watermark,
     from_bytes,
     read_parcel,
     settled_for,
@@ -159,8 +159,8 @@ class Running:
                 operator.open(spaces.get(name, space), name)
         self._tell_inputs()
         self.work = {place: Work() for place, name in enumerate(fragment.names) if not place or name in spaces}
-        self.promised: dict[tuple[int, str], Any] = {}
-        self._held: dict[int, list[Promise]] = {}
+        self._exit_watermarks: dict[tuple[int, str], Any] = {}
+        self._held: dict[int, list[Watermark]] = {}
 
     def _tell_inputs(self) -> None:
         """Tell the operators after the first one which of their inputs come from this fragment."""
@@ -203,8 +203,8 @@ class Running:
             for made in self._process(reader, chunk, side):
                 yield reader, made, reader if is_guest else source
 
-    def promise(self, column: str, value: Any, side: str) -> None:
-        """Give a promise to the first operator."""
+    def watermark(self, column: str, value: Any, side: str) -> None:
+        """Give a watermark to the first operator."""
         self._held.setdefault(0, []).extend(self._operator(0).watermark(column, value, side))
 
     def barrier(self, epoch: int) -> None:
@@ -217,17 +217,17 @@ class Running:
                 self.work[source].seconds += time.perf_counter() - started
                 for chunk in chunks:
                     self.push(place, chunk, source)
-                # What an operator holds back until the barrier comes before what it promises.
-                for column, value in (*self._held.pop(place, ()), *operator.promises()):
-                    self._pass_promise_on(place, column, value)
+                # What an operator holds back until the barrier comes before its watermarks.
+                for column, value in (*self._held.pop(place, ()), *operator.watermarks()):
+                    self._pass_watermark_on(place, column, value)
 
     def work_by_name(self) -> dict[str, Work]:
         """Return what each operator with state has done."""
         return {self._fragment.names[place]: work for place, work in self.work.items()}
 
-    def watermarks(self) -> tuple[Watermark, ...]:
-        """Return what is promised at the exits."""
-        return tuple((number, column, value) for (number, column), value in self.promised.items())
+    def watermarks(self) -> tuple[ExitWatermark, ...]:
+        """Return the watermarks at the exits."""
+        return tuple((number, column, value) for (number, column), value in self._exit_watermarks.items())
 
     def _process(self, place: int, chunk: Chunk, side: str) -> list[Chunk]:
         """Let an operator process changes, and note the work if it keeps state."""
@@ -240,9 +240,9 @@ class Running:
             work.seconds += time.perf_counter() - started
         return made
 
-    def _pass_promise_on(self, place: int, column: str, value: Any) -> None:
+    def _pass_watermark_on(self, place: int, column: str, value: Any) -> None:
         for one in self._fragment.exits[place]:
-            self.promised[one.number, column] = value
+            self._exit_watermarks[one.number, column] = value
         for reader, side in self._fragment.links[place]:
             self._held.setdefault(reader, []).extend(self._operator(reader).watermark(column, value, side))
 
@@ -347,7 +347,7 @@ class StageTask:
         plans: the plans of the state of its operators: the one that it is named after, and its guests.
         stage: the stage.
         parcels: what was handed over to it.
-        watermarks: the promises to it: (side, column, value).
+        watermarks: those for it: (side, column, value).
         is_routed: whether its input comes through the shuffle instead.
     """
 
@@ -419,7 +419,7 @@ class StageTask:
         for side, chunk in chunks.items():
             running.take(chunk, side)
         for side, column, value in self.watermarks:
-            running.promise(column, value, side)
+            running.watermark(column, value, side)
         running.barrier(self.plans[0].epoch)
 
     def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], dict[str, float]]:

@@ -27,9 +27,9 @@ def edits(rows: st.SearchStrategy[Row]) -> st.SearchStrategy[list[Any]]:
 
 
 def timely_edits(rows: st.SearchStrategy[Row], greatest: int) -> st.SearchStrategy[list[Any]]:
-    """Return what happens with promises in between: ("promise", side, time)."""
-    promise = st.tuples(st.just("promise"), st.sampled_from(["left", "right"]), st.integers(0, greatest))
-    return st.lists(st.one_of(promise, edits(rows)), max_size=6).map(
+    """Return what happens with watermarks in between: ("watermark", side, time)."""
+    watermark = st.tuples(st.just("watermark"), st.sampled_from(["left", "right"]), st.integers(0, greatest))
+    return st.lists(st.one_of(watermark, edits(rows)), max_size=6).map(
         lambda parts: [event for part in parts for event in (part if isinstance(part, list) else [part])]
     )
 
@@ -40,7 +40,7 @@ class History:
     Args:
         make: makes the operator.
         schemas: the schema of each input; rows end with the number that is their stream key.
-        times: where each input has its times; rows below a promise are neither brought nor taken back.
+        times: where each input has its times; rows below a watermark are neither brought nor taken back.
         spelling: what spells the numbers of some columns; the rows that are there, and what came out, are numbers.
     """
 
@@ -54,7 +54,7 @@ class History:
         self.make, self.schemas, self.times = make, schemas, times or {}
         self.spelling = spelling or Spelling("int64", "")
         self.log: list[Any] = []
-        self.promised: dict[str, int] = {}
+        self.watermarks: dict[str, int] = {}
         self.store = CheckpointStore(":memory:")
         self.live: dict[str, dict[int, Row]] = {side: {} for side in schemas}
         self.output: Counter[Row] = Counter()
@@ -69,12 +69,12 @@ class History:
 
     def keep(self) -> None:
         live = {side: dict(rows) for side, rows in self.live.items()}
-        self.kept = (live, Counter(self.output), dict(self.promised))
+        self.kept = (live, Counter(self.output), dict(self.watermarks))
 
     def restore(self) -> None:
-        live, output, promised = self.kept
+        live, output, watermarks = self.kept
         self.live, self.output = {side: dict(rows) for side, rows in live.items()}, Counter(output)
-        self.promised = dict(promised)
+        self.watermarks = dict(watermarks)
 
     def take(self, chunks: list[Chunk]) -> None:
         for schema, op, row in [(chunk.schema, *change) for chunk in chunks for change in chunk.rows()]:
@@ -118,10 +118,10 @@ class History:
 
     def is_late(self, side: str, row: Row | None) -> bool:
         time = None if row is None or side not in self.times else row[self.times[side]]
-        return time is not None and bool(time < self.promised.get(side, 0))
+        return time is not None and bool(time < self.watermarks.get(side, 0))
 
-    def promise(self, side: str, time: int) -> None:
-        self.promised[side] = max(time, self.promised.get(side, 0))
+    def watermark(self, side: str, time: int) -> None:
+        self.watermarks[side] = max(time, self.watermarks.get(side, 0))
         self.operator.watermark(self.schemas[side].names[self.times[side]], time, side=side)
 
     def run(self, history: list[Any]) -> None:
@@ -143,7 +143,7 @@ class History:
                 self.restore()
             elif event == "refuse":
                 self.refuse("input")
-            elif event[0] == "promise":
-                self.promise(*event[1:])
+            elif event[0] == "watermark":
+                self.watermark(*event[1:])
             else:
                 self.change(*event)

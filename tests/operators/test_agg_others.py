@@ -118,7 +118,7 @@ def test_union_of_streams_with_the_same_keys() -> None:
         union.process(Chunk.from_rows(SCHEMA, rows), side="middle")
 
 
-def test_union_promises_what_all_inputs_promise() -> None:
+def test_a_union_gives_the_least_watermark_of_all_inputs() -> None:
     union = Union(SCHEMA)
     given = [union.watermark("v", value, f"input{side}") for value, side in ((5, 0), (3, 1), (4, 1), (4, 0), (9, 1))]
     assert given == [[], [("v", 3)], [("v", 4)], [], [("v", 5)]]

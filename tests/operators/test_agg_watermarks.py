@@ -183,7 +183,7 @@ def in_duckdb(rows: Any, slide: timedelta, slides: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", [closing, lambda: Dedup(SCHEMA, ["w"])])
-def test_a_promise_that_is_no_value_of_the_column_is_refused_at_once(make: Any) -> None:
+def test_a_watermark_that_is_no_value_of_the_column_is_refused_at_once(make: Any) -> None:
     running = Running(make)
     for wrong in ("soon", None):
         with pytest.raises(RowError, match=r"the watermark of 'w' \(int64\): "):
@@ -225,15 +225,15 @@ def test_the_watermark_filter_drops_what_is_too_late() -> None:
         return [row[0] for chunk in operator.process(Chunk.from_rows(plain, rows)) for _, row in chunk]
 
     assert feed(100, 10, None) == [100, 10, None], "the watermark moves at barriers only"
-    assert operator.promises() == []
+    assert operator.watermarks() == []
     running.barrier()
-    assert operator.promises() == [("at", 95)]
+    assert operator.watermarks() == [("at", 95)]
     assert feed(94, 95, 90, None) == [95, None]
     assert operator.late_rows == 2
     running.barrier()
     running.recover()
     operator = running.operator
-    assert (operator.promises(), feed(94, 96)) == ([("at", 95)], [96])
+    assert (operator.watermarks(), feed(94, 96)) == ([("at", 95)], [96])
     assert operator.process(Chunk.from_rows(plain, [("U-", (96, 1)), ("U+", (1, 1))]))[0].rows() == [("-", (96, 1))]
     assert operator.watermark("at", 3) == []
     assert operator.watermark("id", 3) == [("id", 3)]
@@ -243,7 +243,7 @@ def test_the_watermark_filter_drops_what_is_too_late() -> None:
     ("kind", "delay", "least"),
     [("int16", 5, -(2**15)), ("timestamp", timedelta(days=1), datetime.min), ("date", timedelta(days=1), date.min)],
 )
-def test_a_watermark_before_all_that_its_type_holds_promises_nothing(kind: str, delay: Any, least: Any) -> None:
+def test_a_watermark_before_all_that_its_type_holds_is_none(kind: str, delay: Any, least: Any) -> None:
     pipeline = Pipeline()
     times = pipeline.source("times", {"id": "int64", "at": kind}, key=["id"]).watermark("at", delay)
     times.group_by("at").agg(n=AggCall("count")).materialize("counts")
@@ -258,7 +258,7 @@ def test_a_watermark_before_all_that_its_type_holds_promises_nothing(kind: str, 
         ("timestamp", timedelta(days=8), timedelta(days=7), (datetime(1, 1, 10), datetime(2024, 1, 1))),
     ],
 )
-def test_a_window_that_begins_before_all_that_its_type_holds_promises_nothing(
+def test_a_window_that_begins_before_all_that_its_type_holds_has_no_watermark(
     kind: str, delay: Any, size: Any, moments: Any
 ) -> None:
     pipeline = Pipeline()

@@ -48,10 +48,10 @@ def test_an_interval_join_forgets_nothing_that_counts(kind: Any, history: list[A
 @pytest.mark.parametrize("kind", TEMPORAL_KINDS)
 @settings(max_examples=10, deadline=None)
 @given(history=timely_edits(timed_row, 7))
-def test_a_temporal_join_is_an_asof_join_once_all_is_promised(kind: Any, history: list[Any]) -> None:
+def test_a_temporal_join_is_an_asof_join_once_watermarks_have_passed_all(kind: Any, history: list[Any]) -> None:
     # The time of a right row is its number, so no two versions have one time.
     run = History(lambda: TemporalJoin(LEFT, RIGHT, ["k"], ["k"], "t", "id", kind), SCHEMAS, {"left": 1, "right": 2})
-    run.run([*history, ("promise", "left", 100), ("promise", "right", 100), "barrier"])
+    run.run([*history, ("watermark", "left", 100), ("watermark", "right", 100), "barrier"])
     outer = "LEFT" if kind == "left_outer" else ""
     found = rows_of(f"SELECT * FROM l ASOF {outer} JOIN r ON l.k = r.k AND l.t >= r.id", **sides(run))
     assert run.output == found
@@ -138,7 +138,7 @@ def test_times_that_do_not_go_together_are_refused(left: str, right: str) -> Non
         IntervalJoin(*sides, ["k"], ["k"], "t", "t")
 
 
-def test_a_promise_about_the_key_cleans_both_sides_of_a_join() -> None:
+def test_a_watermark_of_the_key_cleans_both_sides_of_a_join() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     join = HashJoin(LEFT, RIGHT, ["k"], ["k"], watermarks=True)
     join.open(space, "join")
@@ -160,7 +160,7 @@ def test_late_rows_of_a_temporal_join_are_passed_over_and_counted() -> None:
         ("+", (0, None, 1, None, None, None))
     ]
     assert join.late_rows == 1
-    assert join.promises() == [("t", 5)]
+    assert join.watermarks() == [("t", 5)]
 
 
 @pytest.mark.parametrize(

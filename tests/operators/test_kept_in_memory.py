@@ -49,13 +49,13 @@ def kept(operator: Operator) -> set[str]:
     return found
 
 
-def epochs(operator: Operator, changes: list[list[tuple[Any, Row]]], *, promises: bool = False) -> Operator:
-    """Give an operator changes, an epoch each on all its sides, with a promise that the time does not go back."""
+def epochs(operator: Operator, changes: list[list[tuple[Any, Row]]], *, watermarks: bool = False) -> Operator:
+    """Give an operator changes, an epoch each on all its sides, with a watermark: the time does not go back."""
     operator.open(VolatileObjectSpace(), "operator")
     for epoch, some in enumerate(changes, start=1):
         for side in operator.sides:
             operator.process(Chunk.from_rows(SCHEMA, some), side=side)
-            if promises:
+            if watermarks:
                 operator.watermark("t", some[-1][1][1], side=side)
         operator.barrier(epoch)
     return operator
@@ -130,7 +130,7 @@ def test_rows_that_have_gone_are_not_kept(name: str, key: str, step: int) -> Non
 @pytest.mark.parametrize("key", [("t",), ("t", "f")])
 def test_rows_below_a_watermark_are_not_kept(name: str, key: tuple[str, ...]) -> None:
     operator = OPERATORS[name](BY_TIME, *key, **({"watermarks": True} if "join" in name else {}))
-    found = kept(epochs(operator, come(2_000, 2_000, 50), promises=True))
+    found = kept(epochs(operator, come(2_000, 2_000, 50), watermarks=True))
     # An aggregation looks for closed groups only once there are 200 of them.
     assert len([text for text in found if not text.startswith(f"{MARK}k")]) <= 250
 

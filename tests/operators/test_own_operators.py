@@ -152,7 +152,7 @@ def test_the_space_of_an_object_takes_no_relational_tables() -> None:
         pipeline.run_local([BATCH])
 
 
-def test_promises_for_the_columns_of_a_join_pass_windows_and_no_other_operator_of_a_user() -> None:
+def test_watermarks_of_the_columns_of_a_join_pass_windows_and_no_other_operator_of_a_user() -> None:
     def counted(operator: Any, column: str) -> Pipeline:
         found = Pipeline()
         left, right = (

@@ -147,7 +147,7 @@ def test_windows_of_either_time_close_behind_a_join_within_an_interval(
 
 @settings(max_examples=15, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES)
-def test_the_promises_about_both_times_of_a_join_hold_for_what_is_behind_it(
+def test_the_watermarks_of_both_times_of_a_join_hold_for_what_is_behind_it(
     batches: list[dict[str, Rows]], recoveries: set[int]
 ) -> None:
     def near(streams: dict[str, Stream]) -> Stream:
@@ -178,7 +178,7 @@ def test_the_promises_about_both_times_of_a_join_hold_for_what_is_behind_it(
 
 
 @pytest.mark.parametrize("join_first", [True, False])
-def test_a_union_has_each_promise_that_all_its_streams_have(join_first: bool) -> None:
+def test_a_union_has_each_watermark_that_all_its_streams_have(join_first: bool) -> None:
     pipeline = Pipeline()
     left, right, other = (
         pipeline.source(name, {"k": "string", "t": "int64"}).watermark("t", 0) for name in ("left", "right", "other")
@@ -193,7 +193,7 @@ def test_a_union_has_each_promise_that_all_its_streams_have(join_first: bool) ->
     assert pipeline.run_local(batches).rows("closed") == [(1, 2), (2, 6)]
 
 
-def test_groups_that_wait_for_one_column_promise_nothing_about_another() -> None:
+def test_groups_that_wait_for_one_column_give_no_watermark_of_another() -> None:
     pipeline = Pipeline()
     left, right = (
         pipeline.source(name, {"k": "string", time: "int64"}).watermark(time, 0)
@@ -274,7 +274,7 @@ def test_watermarks_clean_the_first_rows_of_windows_and_pass_tables(
     assert len(run.space.get(f"{name}/rows")) == len(kept)
 
 
-def test_full_joins_on_what_is_the_stream_key_keep_the_promise_for_the_column_that_is_never_null() -> None:
+def test_full_joins_on_what_is_the_stream_key_keep_the_watermark_of_the_column_that_is_never_null() -> None:
     pipeline = Pipeline()
     schema = {"id": "int64", "at": "int64"}
     counts = [

@@ -535,7 +535,7 @@ WATCHED: dict[str, Callable[[Stream, Stream], Stream]] = {
 
 @pytest.mark.parametrize("watched", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("name", WATCHED)
-def test_what_waits_for_promises_is_refused_where_none_come(name: str, watched: str) -> None:
+def test_what_waits_for_watermarks_is_refused_where_none_come(name: str, watched: str) -> None:
     """The schema of a source may name a watermark column: that alone promises nothing."""
     pipeline = Pipeline()
     schema = TableSchema([Column(one, "int64") for one in ("id", "k", "at")], ["id", "at"], watermark_column="at")
@@ -665,8 +665,8 @@ def test_columns_to_join_on_come_one_by_one_or_in_pairs() -> None:
         left.join(right, on=[("id", "k", "id")])  # type: ignore[list-item]
 
 
-def test_what_is_held_back_comes_before_the_promise_that_it_would_break() -> None:
-    """The aggregation promises windows from 2 on when it still has to give one of 0: its reader must not forget 0."""
+def test_what_is_held_back_comes_before_the_watermark_that_it_is_below() -> None:
+    """The watermark of the aggregation is window 2 when it still has to give one of 0: its reader must not forget 0."""
     pipeline = Pipeline()
     stream = pipeline.source("s", {"id": "int64", "k": "string", "v": "int64"}, key=["id"])
     counts = stream.watermark("v", 0).window("v", 4, hop=2).group_by("window_start", "k").agg(n=count())

@@ -1,4 +1,4 @@
-"""What operators refuse, of which nothing is taken: functions that fail, rows that go twice, promises, literals."""
+"""What operators refuse, of which nothing is taken: functions that fail, rows that go twice, watermarks, literals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_condition_over_types_that_do_not_compare_is_refused() -> None:
         HashJoin(LEFT, text, ["id"], ["rid"], condition=("k", "<", "name"))
 
 
-def test_a_join_that_is_opened_again_forgets_promises_that_were_lost() -> None:
+def test_a_join_that_is_opened_again_forgets_watermarks_that_were_lost() -> None:
     store = CheckpointStore(":memory:")
     space = PersistedObjectSpace(store)
     near = opened(IntervalJoin(TIMED, SENT, ["id"], ["of"], "at", "sent", lower=-10, upper=0), space)
@@ -109,7 +109,7 @@ def test_a_join_that_is_opened_again_forgets_promises_that_were_lost() -> None:
     assert given(near, SENT, ("+", (1, 12)), side="right") == [("+", (7, 1, 1, 12))]
 
 
-PROMISED: dict[str, tuple[Any, str, str]] = {
+WATCHED: dict[str, tuple[Any, str, str]] = {
     "interval join": (IntervalJoin(TIMED, SENT, ["id"], ["of"], "at", "sent", lower=-10, upper=0), "at", "left"),
     "hop": (Hop(TIMED, "at", size=10, slide=5), "at", "input"),
     "union": (Union(TIMED), "at", "input0"),
@@ -119,10 +119,10 @@ PROMISED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROMISED)
+@pytest.mark.parametrize("name", WATCHED)
 @pytest.mark.parametrize("value", ["soon", 25.5])
-def test_a_promise_that_is_no_value_is_refused_and_leaves_nothing(name: str, value: Any) -> None:
-    made, column, side = PROMISED[name]
+def test_a_watermark_that_is_no_value_is_refused_and_leaves_nothing(name: str, value: Any) -> None:
+    made, column, side = WATCHED[name]
     operator = opened(made)
     with pytest.raises(RowError, match="the watermark of 'at'"):
         operator.watermark(column, value, side=side)

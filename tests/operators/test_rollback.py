@@ -97,7 +97,7 @@ class Open:
         self.operator.open(self.space, "it")
 
     def give(self, rows: list[Any]) -> list[Any]:
-        """Give rows and a promise to each side, and return what comes of it."""
+        """Give rows and a watermark to each side, and return what comes of it."""
         found: list[Any] = []
         for side in self.operator.sides:
             schema = VALUE if side == "right" and isinstance(self.operator, DynamicFilter) else SCHEMA
@@ -107,7 +107,7 @@ class Open:
         return found
 
     def end(self, epoch: int) -> list[Any]:
-        return [*self.operator.barrier(epoch), self.operator.promises()]
+        return [*self.operator.barrier(epoch), self.operator.watermarks()]
 
     def stored(self) -> dict[str, list[Any]]:
         found = {name: self.space.get(name) for name in self.space}
@@ -181,7 +181,7 @@ def test_rows_that_wait_to_be_added_up_are_dropped() -> None:
     assert it.end(2) == [[]]
 
 
-def test_promises_of_an_epoch_that_was_refused_are_dropped() -> None:
+def test_watermarks_of_an_epoch_that_was_refused_are_dropped() -> None:
     def made() -> Operator:
         found = Pipeline()
         rows = found.source("rows", {"id": "int64", "t": "int64", "v": "int64"}, key=["id"]).watermark("t", 0)

@@ -22,7 +22,7 @@ from objectspace.operators import (
     joining,
     sum_,
 )
-from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, PROMISES, SESSIONS, Made
+from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32, FULL_JOIN_WATERMARK, SESSIONS, Made
 
 ROWS = {"id": "int64", "f": "float32", "d": "decimal(10,2)?", "i": "int64"}
 Build = Callable[[Stream], Stream]
@@ -64,7 +64,7 @@ def joined_in_time(rows: Stream) -> Stream:
         (joined, FLOAT32),
         (lambda rows: rows.filter(coalesce(col("d"), 0.5) > 0.1), BRANCHES),
         (lambda rows: rows.group_by("id").agg(m=count(filter=("i", "in", [2, 2.0**53]))), DOUBLES),
-        (joined_in_time, PROMISES),
+        (joined_in_time, FULL_JOIN_WATERMARK),
         (lambda rows: rows.watermark("i", 0).sessions("i", 5), SESSIONS),
     ],
 )

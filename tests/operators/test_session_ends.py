@@ -41,7 +41,7 @@ class Sessions:
         self.operator.open(self.space, "sessions")
 
     def take(self, *changes: tuple[str, tuple[Any, ...]], watermark: int | None = None) -> list[Any]:
-        """Return what comes out of an epoch, which ends with a promise for what comes after it."""
+        """Return what comes out of an epoch, which ends with a watermark for what comes after it."""
         self.epoch += 1
         out = self.operator.process(Chunk.from_rows(SCHEMA, changes))
         if watermark is not None:
@@ -63,14 +63,14 @@ def test_sessions_that_have_ended_are_forgotten_and_of_open_ones_all_but_what_te
     sessions.take(*(("+", ("a", 5 * n, n)) for n in range(20)), ("+", (None, 3, 100)), watermark=50)
     assert sessions.kept() == [("a", 5 * n, n, 0) for n in range(9, 20)]
     assert sessions.kept("open") == [(0, "a")]
-    assert sessions.operator.promises() == [("session_start", 0)]
+    assert sessions.operator.watermarks() == [("session_start", 0)]
     assert sessions.take(("+", ("a", 100, 20)), watermark=105) == [("+", ("a", 100, 20, 0))]
     assert sessions.kept() == [("a", 100, 20, 0)]
     assert sessions.take(("+", ("b", 107, 30)), watermark=110) == [("+", ("b", 107, 30, 107))]
     assert sessions.kept() == [("b", 107, 30, 107)]
-    assert sessions.operator.promises() == [("session_start", 107)]
+    assert sessions.operator.watermarks() == [("session_start", 107)]
     sessions.take(watermark=200)
-    assert (sessions.slots, sessions.operator.promises()) == (0, [("session_start", 200)])
+    assert (sessions.slots, sessions.operator.watermarks()) == (0, [("session_start", 200)])
     assert sessions.take(("+", ("a", 205, 40))) == [("+", ("a", 205, 40, 205))]
 
 
@@ -79,7 +79,7 @@ def test_a_row_at_the_watermark_that_goes_does_not_hold_up_the_end_of_its_sessio
     sessions.take(("+", ("a", 0, 1)), ("+", ("a", 5, 2)), ("+", ("a", 10, 3)), watermark=10)
     assert sessions.kept("ends") == [(5, "a", 0)]
     sessions.take(("-", ("a", 10, 3)), ("+", ("b", 15, 4)), watermark=15)
-    assert (sessions.kept("open"), sessions.operator.promises()) == ([(15, "b")], [("session_start", 15)])
+    assert (sessions.kept("open"), sessions.operator.watermarks()) == ([(15, "b")], [("session_start", 15)])
 
 
 def test_sessions_that_an_earlier_version_has_stored_are_found() -> None:
@@ -97,25 +97,25 @@ def test_sessions_that_an_earlier_version_has_stored_are_found() -> None:
         operator.process(Chunk.from_rows(SCHEMA, [("+", ("c", 16, 4))]))
         operator.watermark("at", 15)
         operator.barrier(3)
-        assert operator.promises() == [("session_start", 9)]
+        assert operator.watermarks() == [("session_start", 9)]
         kept = {role: list(StateTable(space, f"sessions/{role}", schema).scan()) for role, schema in operator.state()}
         assert [row[0] for row in kept["rows"]] == ["b", "b", "c"]
         assert kept["open"] == [(9, "b"), (16, "c")]
         space.rollback()
 
 
-def test_an_own_operator_of_sessions_promises_nothing_where_no_promise_comes() -> None:
+def test_an_own_operator_of_sessions_has_no_watermark_where_none_comes() -> None:
     found = Pipeline().source("rows", SCHEMA).through(lambda schema: SessionWindow(schema, "at", GAP), "mine")
     with pytest.raises(SchemaError, match="the stream has none"):
         found.group_by("session_start").on_window_close().agg(n=count())
 
 
-def test_only_the_promise_for_its_times_counts() -> None:
+def test_only_the_watermark_of_its_times_counts() -> None:
     sessions = Sessions()
     assert sessions.operator.watermark("id", 5) == []
     with pytest.raises(RowError, match="the watermark of 'at'"):
         sessions.operator.watermark("at", "late")
-    assert sessions.operator.promises() == []
+    assert sessions.operator.watermarks() == []
     plain = SessionWindow(TableSchema(SCHEMA.columns, ["id"]), "at", GAP)
     assert (plain.watermark("at", 5), [role for role, _ in plain.state()]) == ([], ["rows"])
     assert plain.schema.watermark_column is None
@@ -172,7 +172,7 @@ def test_what_is_forgotten_makes_no_difference(steps: list[Step], passed: int) -
         for events, step, is_opened, is_failed in steps:
             if is_opened:
                 sessions.open()
-            promised = dict(sessions.operator.promises()).get("session_start", 0)
+            first_open = dict(sessions.operator.watermarks()).get("session_start", 0)
             rows = dict.fromkeys((who, watermark + at, 10 * (watermark + at) + n) for who, at, n in events)
             changes = [("-" if row in there else "+", (*row[:2], 2 * row[2] + (row[0] == "a"))) for row in rows]
             if is_failed:
@@ -185,7 +185,7 @@ def test_what_is_forgotten_makes_no_difference(steps: list[Step], passed: int) -
             for op, row in sessions.take(*changes, watermark=watermark):
                 (shown.add if op in ("+", "U+") else shown.remove)(row)
                 assert row[1] >= old, "what lies before the watermark stays as it is"
-                assert row[3] >= promised
+                assert row[3] >= first_open
             assert shown == sessions_of({(*row[:2], 2 * row[2] + (row[0] == "a")) for row in there})
             _check_kept(sessions, shown, watermark)
 
@@ -204,8 +204,8 @@ def _check_kept(sessions: Sessions, shown: set[Any], watermark: int) -> None:
     for who, start in ends:
         passed = [at for one, at, _, of in kept if (one, of) == (who, start) and at < watermark]
         assert all(at > watermark - 2 * GAP - 12 for at in passed[:-1])
-    (promise,) = sessions.operator.promises()
-    assert promise == ("session_start", min([watermark, *(start for start, _ in sessions.kept("open"))]))
+    (found,) = sessions.operator.watermarks()
+    assert found == ("session_start", min([watermark, *(start for start, _ in sessions.kept("open"))]))
 
 
 def visits(pipeline: Pipeline) -> Stream:
@@ -243,7 +243,7 @@ def test_every_crash_point() -> None:
     assert crash_everywhere(made, [{"clicks": [time]} for time in times], storage=False) == 5 * 9
 
 
-def test_a_watermark_column_of_which_no_promise_comes_ends_nothing() -> None:
+def test_a_watermark_column_for_which_no_watermark_comes_ends_nothing() -> None:
     pipeline = Pipeline()
     found = pipeline.source("rows", SCHEMA).sessions("at", GAP, by="who")
     assert found.schema.watermark_column is None

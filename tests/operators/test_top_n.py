@@ -182,7 +182,7 @@ def test_a_stream_that_only_grows_has_the_first_rows_of_any(
     assert shown[0] == shown[1]
 
 
-def test_a_promise_of_a_group_is_passed_on_and_one_of_another_column_is_not() -> None:
+def test_a_watermark_of_a_group_is_passed_on_and_one_of_another_column_is_not() -> None:
     top = GroupTopN(SCHEMA, ["g"], ["v"], 1)
     top.open(VolatileObjectSpace(), "top")
     assert (top.watermark("g", 1), top.watermark("v", 1)) == ([("g", 1)], [])
