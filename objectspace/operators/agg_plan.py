@@ -20,10 +20,10 @@ from objectspace.relational.types import INTEGERS
 
 ROWS = DataType("int64")
 
-CACHED_GROUPS = 200_000
+CACHE_GROUPS = 200_000
 """How many groups stay in memory between epochs."""
 
-CACHED_EXTREMES = 10
+CACHE_ROWS = 10
 """How many of the first rows of a group an ordered call keeps in memory."""
 
 
@@ -35,8 +35,8 @@ class PlannedCalls(Operator):
         group_key: the names of the group columns.
         calls: the calls.
         append_only: whether the input has no retractions: extremes and sketches then need one value per group.
-        extreme_cache: how many rows of a group each ordered call keeps in memory.
-        group_cache: how many groups stay in memory between epochs.
+        cache_rows: how many rows of a group each ordered call keeps in memory.
+        cache_groups: how many groups stay in memory between epochs.
     """
 
     _role = "Agg"
@@ -48,12 +48,12 @@ class PlannedCalls(Operator):
         calls: Sequence[AggCall],
         *,
         append_only: bool = False,
-        extreme_cache: int = CACHED_EXTREMES,
-        group_cache: int = CACHED_GROUPS,
+        cache_rows: int = CACHE_ROWS,
+        cache_groups: int = CACHE_GROUPS,
     ) -> None:
         super().__init__()
-        check_number("extreme_cache", extreme_cache, 1)
-        check_number("group_cache", group_cache, 0)
+        check_number("cache_rows", cache_rows, 1)
+        check_number("cache_groups", cache_groups, 0)
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
         self.group_key = tuple(column_names(group_key))
         self.late_rows = 0
@@ -61,7 +61,7 @@ class PlannedCalls(Operator):
         self._closed: Any = None
         self._window = schema.watermark_column if schema.watermark_column in self.group_key else None
         self._keys = sorted(self.group_key, key=lambda name: name != self._window)
-        self._extreme_cache, self._group_cache = extreme_cache, group_cache
+        self._cache_rows, self._cache_groups = cache_rows, cache_groups
         for call in self.calls:
             if not isinstance(call, AggCall):
                 raise SchemaError(f"a call is an AggCall such as AggCall('count'): found {call!r:.80}")
@@ -93,9 +93,7 @@ class PlannedCalls(Operator):
         for number, call in enumerate(self.calls):
             self._results.append(None if self._is_ordered(call) else self._plan_value(number, call))
             if self._is_ordered(call):
-                self._ordered[number] = OrderedCall(
-                    number, call, self.input, self._keys, self._role, self._extreme_cache
-                )
+                self._ordered[number] = OrderedCall(number, call, self.input, self._keys, self._role, self._cache_rows)
                 if call.is_distinct:
                     self._counted.setdefault(self._ordered[number].argument, set()).add(self._filter_of[number])
         self._distinct = {

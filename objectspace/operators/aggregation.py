@@ -317,7 +317,7 @@ class Aggregation(PlannedCalls):
 
     def _evict(self) -> None:
         """Forget the groups that were touched longest ago."""
-        surplus = len(self._known) - self._group_cache
+        surplus = len(self._known) - self._cache_groups
         if surplus > 0:
             self._is_whole = False
             for key in list(islice(self._known, surplus)):

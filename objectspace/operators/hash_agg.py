@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from objectspace.operators.agg_call import AggCall
-from objectspace.operators.agg_plan import CACHED_EXTREMES, CACHED_GROUPS
+from objectspace.operators.agg_plan import CACHE_GROUPS, CACHE_ROWS
 from objectspace.operators.base import Watermark, column_names
 from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema
@@ -27,8 +27,8 @@ class HashAgg(ValueGroups):
         append_only: whether the input has no retractions: extremes and sketches then need one value per group.
         emit_on_window_close: whether each group is emitted once, when a watermark says that it is complete; ``True``
             for the watermark column of the schema, or the name of a group column.
-        extreme_cache: how many rows of a group each ordered call keeps in memory; any number gives the same answers.
-        group_cache: how many groups stay in memory between epochs; any number gives the same answers.
+        cache_rows: how many rows of a group each ordered call keeps in memory; any number gives the same answers.
+        cache_groups: how many groups stay in memory between epochs; any number gives the same answers.
 
     Raises:
         SchemaError: a column does not exist, or a call does not fit it.
@@ -56,8 +56,8 @@ class HashAgg(ValueGroups):
         *,
         append_only: bool = False,
         emit_on_window_close: bool | str = False,
-        extreme_cache: int = CACHED_EXTREMES,
-        group_cache: int = CACHED_GROUPS,
+        cache_rows: int = CACHE_ROWS,
+        cache_groups: int = CACHE_GROUPS,
     ) -> None:
         group_key = column_names(group_key)
         if not group_key:
@@ -70,8 +70,8 @@ class HashAgg(ValueGroups):
             group_key,
             calls,
             append_only=append_only,
-            extreme_cache=extreme_cache,
-            group_cache=group_cache,
+            cache_rows=cache_rows,
+            cache_groups=cache_groups,
         )
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Watermark]:

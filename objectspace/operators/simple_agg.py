@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from objectspace.operators.agg_call import AggCall
-from objectspace.operators.agg_plan import CACHED_EXTREMES
+from objectspace.operators.agg_plan import CACHE_ROWS
 from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.groups import Touched
 from objectspace.relational import Chunk, TableSchema
@@ -21,7 +21,7 @@ class SimpleAgg(Aggregation):
         schema: the schema of the input; its primary key is the stream key.
         calls: the calls.
         append_only: whether the input has no retractions: extremes and sketches then need one value.
-        extreme_cache: how many rows each ordered call keeps in memory; any number gives the same answers.
+        cache_rows: how many rows each ordered call keeps in memory; any number gives the same answers.
         must_output: whether each barrier returns a pair, even if nothing changed.
 
     >>> from objectspace import VolatileObjectSpace
@@ -42,10 +42,10 @@ class SimpleAgg(Aggregation):
         calls: Sequence[AggCall],
         *,
         append_only: bool = False,
-        extreme_cache: int = CACHED_EXTREMES,
+        cache_rows: int = CACHE_ROWS,
         must_output: bool = False,
     ) -> None:
-        super().__init__(schema, (), calls, append_only=append_only, extreme_cache=extreme_cache)
+        super().__init__(schema, (), calls, append_only=append_only, cache_rows=cache_rows)
         self._must_output = must_output
 
     def _flush(self) -> list[Chunk]:

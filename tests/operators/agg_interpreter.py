@@ -116,7 +116,7 @@ def run_agg_state(case: dict[str, Any]) -> int:
     spec = case["spec"]
     only(spec, "types", "stream_key", "call", "cache_capacity")
     capacity = spec.get("cache_capacity", 10)
-    running = Running(lambda: SimpleAgg(input_schema(spec), [call_of(spec["call"])], extreme_cache=capacity))
+    running = Running(lambda: SimpleAgg(input_schema(spec), [call_of(spec["call"])], cache_rows=capacity))
     done = 0
     for step in case["steps"]:
         only(step, "chunk", "recover", "expect")

@@ -52,7 +52,7 @@ def outcome(seed: int, group: str, calls: Any, *, append_only: bool, way: tuple[
             patch.setattr(value_groups, "can_fold", lambda *given: False)
             patch.setattr(value_groups.ValueGroups, "_flush", Aggregation._flush)
         randomness = random.Random(seed)
-        given = {"append_only": append_only, "group_cache": seed % 3, "extreme_cache": 1 + seed % 2}
+        given = {"append_only": append_only, "cache_groups": seed % 3, "cache_rows": 1 + seed % 2}
         running = Running(lambda: HashAgg(SCHEMA, group.split(", "), list(calls.values()), **given))
         log = Log(make_row, randomness)
         outputs = []

@@ -124,7 +124,7 @@ UNSTABLE = {"sum_f", "avg_f", "variance_f", "sum_f_2"}
 def test_random_epochs(group: str, seed: int, capacity: int) -> None:
     randomness = random.Random(seed)
     calls = dict(randomness.sample(sorted(CALLS.items(), key=lambda item: item[0]), 8))
-    running = Running(lambda: operator(calls, group, capacity, group_cache=randomness.choice([0, 2, 100])))
+    running = Running(lambda: operator(calls, group, capacity, cache_groups=randomness.choice([0, 2, 100])))
     log = Log(make_row, randomness)
     for _ in range(4):
         changes = log.epoch(randomness.choice([0, 3, 25]))
@@ -156,15 +156,15 @@ def more_than_came(rows: int) -> list[Any]:
     return [("-", ("nobody", 0, None, None, None, None, None, None, 1000 + number)) for number in range(rows + 1)]
 
 
-def operator(calls: Any, group: str, capacity: int = 10, group_cache: int = 100, append_only: bool = False) -> Any:
+def operator(calls: Any, group: str, capacity: int = 10, cache_groups: int = 100, append_only: bool = False) -> Any:
     if not group:
-        return SimpleAgg(SCHEMA, list(calls.values()), extreme_cache=capacity, append_only=append_only)
+        return SimpleAgg(SCHEMA, list(calls.values()), cache_rows=capacity, append_only=append_only)
     return HashAgg(
         SCHEMA,
         group.split(", "),
         list(calls.values()),
-        extreme_cache=capacity,
-        group_cache=group_cache,
+        cache_rows=capacity,
+        cache_groups=cache_groups,
         append_only=append_only,
     )
 

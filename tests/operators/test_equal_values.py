@@ -88,7 +88,7 @@ def test_a_row_of_a_session_can_go(kind: str) -> None:
 def test_a_group_that_shows_the_same_gives_nothing(kind: str, call: str) -> None:
     one, other = (TWICE[kind] * 2)[:2]
     schema = schema_of(kind)
-    agg = opened(HashAgg(schema, ["v"], [AggCall(call, "v")], group_cache=0))
+    agg = opened(HashAgg(schema, ["v"], [AggCall(call, "v")], cache_groups=0))
     agg.process(Chunk.from_rows(schema, [("+", (one, 1, 1)), ("+", (one, 1, 2))]))
     assert [chunk.ops for chunk in agg.barrier(1)] == [["+"]]
     agg.process(Chunk.from_rows(schema, [("-", (other, 1, 2)), ("+", (other, 1, 3))]))
@@ -143,8 +143,8 @@ numbers = st.none() | st.integers(0, 3)
 rows = st.tuples(numbers, numbers, st.integers(0, 6))
 
 UNARY: dict[str, Callable[[TableSchema], Operator]] = {
-    "sums": lambda one: HashAgg(one, ["k"], [AggCall("count"), AggCall("sum", "at")], group_cache=1),
-    "extremes": lambda one: HashAgg(one, ["k"], [AggCall("min", "at"), AggCall("max", "at")], extreme_cache=1),
+    "sums": lambda one: HashAgg(one, ["k"], [AggCall("count"), AggCall("sum", "at")], cache_groups=1),
+    "extremes": lambda one: HashAgg(one, ["k"], [AggCall("min", "at"), AggCall("max", "at")], cache_rows=1),
     "distinct": lambda one: HashAgg(one, ["at"], [AggCall("count", "v", distinct=True), AggCall("count", "k")]),
     "all rows": lambda one: SimpleAgg(one, [AggCall("count", "v", distinct=True), AggCall("sum", "at")]),
     "top-n": lambda one: TopN(one, ["v desc"], 2),

@@ -79,8 +79,8 @@ def top(schema: TableSchema = SCHEMA, *key: str, **options: Any) -> GroupTopN:
 
 
 BOUNDED: dict[str, tuple[Callable[[], Operator], int]] = {
-    "groups of an aggregation": (lambda: agg(append_only=True, group_cache=5), 5),
-    "groups with a minimum that can be taken back": (lambda: agg(group_cache=5, extreme_cache=1), 5),
+    "groups of an aggregation": (lambda: agg(append_only=True, cache_groups=5), 5),
+    "groups with a minimum that can be taken back": (lambda: agg(cache_groups=5, cache_rows=1), 5),
     "keys of each side of an inner join": (lambda: join(cache_keys=5), 10),
     "keys of each side of an outer join": (lambda: join(kind="full_outer", cache_keys=5), 10),
     "windows of a top-n": (lambda: top(cache_groups=5), 5),
@@ -102,7 +102,7 @@ def test_no_more_keys_are_kept_than_was_asked_for(name: str, monkeypatch: pytest
 def test_no_more_rows_of_a_group_are_kept_than_was_asked_for(step: int, is_rising: bool) -> None:
     there = [("+", (f"{MARK}k", 0, 0.0, f"{MARK}{n:03}")) for n in range(100)]
     there = there if is_rising else there[::-1]
-    found = kept(epochs(agg(extreme_cache=3), [there[start : start + step] for start in range(0, 100, step)]))
+    found = kept(epochs(agg(cache_rows=3), [there[start : start + step] for start in range(0, 100, step)]))
     assert 0 < len(found - {f"{MARK}k"}) <= 3
 
 

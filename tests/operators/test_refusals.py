@@ -203,7 +203,7 @@ def test_the_average_of_long_decimals_is_the_same_after_recovery() -> None:
 
 def test_without_a_stream_key_lists_tell_rows_apart_too() -> None:
     schema = TableSchema([Column("g", "string"), Column("v", "int64"), Column("tags", "list<string>")])
-    agg = opened(HashAgg(schema, ["g"], [AggCall("min", "v")], extreme_cache=1))
+    agg = opened(HashAgg(schema, ["g"], [AggCall("min", "v")], cache_rows=1))
     given(agg, schema, ("+", ("a", 5, ["x"])), ("+", ("a", 5, ["y"])))
     assert agg.barrier(1)[0].rows() == [("+", ("a", 5))]
     given(agg, schema, ("-", ("a", 5, ["x"])))
@@ -349,8 +349,8 @@ def test_a_pipeline_of_an_engine_takes_a_location_and_still_runs_in_this_process
         (lambda: HashJoin(LEFT, RIGHT, ["k"], ["k"], cache_keys=1.5), r"cache_keys is 1\.5: expected a number from 0"),
         (lambda: HashJoin(LEFT, RIGHT, ["k"], ["k"], cache_keys=-1), "cache_keys is -1"),
         (lambda: HashAgg(LEFT, [], [AggCall("count")]), "at least one group column: SimpleAgg aggregates all rows"),
-        (lambda: HashAgg(LEFT, ["k"], [AggCall("count")], group_cache=True), "group_cache is True"),
-        (lambda: HashAgg(LEFT, ["k"], [AggCall("min", "at")], extreme_cache=1.5), r"extreme_cache is 1\.5"),
+        (lambda: HashAgg(LEFT, ["k"], [AggCall("count")], cache_groups=True), "cache_groups is True"),
+        (lambda: HashAgg(LEFT, ["k"], [AggCall("min", "at")], cache_rows=1.5), r"cache_rows is 1\.5"),
         (lambda: Hop(TIMED, "at", 4, 2, origin="x"), "origin of windows over at int64 not null is one of .*'x'"),
         (lambda: WatermarkFilter(TIMED, "at", True), r"the delay of 'at' \(int64\) is a int from 0 on: found True"),
         (lambda: WatermarkFilter(TIMED, "at", -1), r"the delay of 'at' \(int64\) is a int from 0 on: found -1"),
