@@ -289,9 +289,9 @@ class Session:
             if is_lazy:
                 connection.execute(f"PRAGMA synchronous = {self._durability}")
         except SQLITE_ERRORS as error:
-            explained = self.failed(error)
+            refusal = self.failed(error)
             self._abandon(connection)
-            raise explained from error
+            raise refusal from error
         except BaseException:
             if self._running is mine:  # One that was abandoned may be collected at any time, even during another.
                 self._abandon(connection)

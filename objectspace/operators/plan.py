@@ -37,6 +37,7 @@ class Node:
         tables: the role and schema of each table it keeps.
         append_only: whether its output has no retractions.
         name: the name that the user gave it.
+        keeps_state: whether it keeps something between epochs that is in no table.
         takes_order: whether the order of several rows with one key matters to it.
         as_it_comes: whether its rows stay in the order in which they come.
         is_own: whether a user has written it: then its label means nothing, whatever it is.

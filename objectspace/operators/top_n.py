@@ -30,14 +30,14 @@ COMPARED = frozenset(["int16", "int32", "int64", "float64", "string", "date"])
 """Types whose values Python compares as their keys do, unless one is NaN, which it never finds worse."""
 
 CACHE_GROUPS = 10_000
-"""The default number of windows that stay in memory."""
+"""The default number of groups whose heads stay in memory."""
 
 
 SPARE = 16
-"""How many rows beyond those that are needed a window has at least, so not every retraction has to read on."""
+"""How many rows beyond those that are needed a head has at least, so not every retraction has to read on."""
 
 
-class Window:
+class Head:
     """The first rows of a group, as many as fit.
 
     Args:
@@ -45,13 +45,13 @@ class Window:
         rows: the known rows, by their keys and in order.
         is_whole: whether the group has no other rows.
 
-    >>> window = Window(2, {}, is_whole=True)
+    >>> head = Head(2, {}, is_whole=True)
     >>> left = {}
-    >>> [window.change("+", key, (key.decode(),), left) for key in (b"c", b"a", b"b")]
+    >>> [head.change("+", key, (key.decode(),), left) for key in (b"c", b"a", b"b")]
     [None, None, ('c',)]
     >>> left
     {b'c': ('c',)}
-    >>> window.keys, window.is_whole
+    >>> head.keys, head.is_whole
     ([b'a', b'b'], False)
     """
 
@@ -111,7 +111,7 @@ class GroupTopN(Operator):
         offset: how many rows to skip before them.
         with_ties: whether rows that are equal to the last one in the order are also emitted.
         append_only: whether nothing is ever retracted: then only the first rows are kept.
-        cache_groups: how many windows to keep in memory.
+        cache_groups: of how many groups to keep the head in memory.
 
     Raises:
         SchemaError: a column does not exist, a number is negative, or ties are asked for with an offset.
@@ -158,10 +158,10 @@ class GroupTopN(Operator):
         self._needed = offset + limit
         self._capacity = self._needed + max(self._needed, SPARE)
         if append_only:
-            # What no window holds is in no table, so ties are dropped only once it is known which rows they are.
+            # What no head holds is in no table, so ties are dropped only once it is known which rows they are.
             self._capacity = sys.maxsize if with_ties else self._needed
         self._first_column = self._compared(order)
-        self._windows: dict[Any, Window] = {}
+        self._heads: dict[Any, Head] = {}
         self._groups_of = dictionary_keys(schema, self._group_places)
         self._is_whole: bool | None = None
 
@@ -198,23 +198,23 @@ class GroupTopN(Operator):
         rows = [row for _, row in changes]
         groups = self._groups_of(rows)
         members = dict(zip(groups, rows))
-        windows = {group: self._window(group, row) for group, row in members.items()}
+        heads = {group: self._head(group, row) for group, row in members.items()}
         keys = self._rows.write_rows([(op == "+", row) for op, row in changes])
         before: dict[Any, list[bytes]] = {}
         left: Rows = {}
         surplus: list[Row] = []
         for group, key, (op, row) in zip(groups, keys, changes):
-            window = windows[group]
-            if group not in before and self._reaches(window, key, row):
-                before[group] = self._result(window)
-            out = window.change(op, key, row, left)
+            head = heads[group]
+            if group not in before and self._reaches(head, key, row):
+                before[group] = self._result(head)
+            out = head.change(op, key, row, left)
             if out is not None:
                 surplus.append(out)
         if self._append_only:
-            surplus += [row for group in set(groups) for row in self._untied(windows[group], left)]
+            surplus += [row for group in set(groups) for row in self._untied(heads[group], left)]
             self._rows.write_rows([(False, row) for row in surplus])
         found = [
-            self._difference(old, windows[group], self._settled(group, windows[group], members[group]), left)
+            self._difference(old, heads[group], self._settled(group, heads[group], members[group]), left)
             for group, old in before.items()
         ]
         self._let_go()
@@ -234,18 +234,18 @@ class GroupTopN(Operator):
         if column == self._closing and value is not None:
             self._check_open()
             self._rows.update_watermark(value)
-            firsts = ((group, group if len(self._group_places) == 1 else group[0]) for group in self._windows)
+            firsts = ((group, group if len(self._group_places) == 1 else group[0]) for group in self._heads)
             for group in [group for group, first in firsts if is_below(first, value)]:
-                del self._windows[group]
+                del self._heads[group]
         return [(column, value)]
 
-    def _reaches(self, window: Window, key: bytes, row: Row) -> bool:
+    def _reaches(self, head: Head, key: bytes, row: Row) -> bool:
         """Return whether a change may affect the result."""
-        keys, needed = window.keys, self._needed
+        keys, needed = head.keys, self._needed
         if len(keys) < needed or not needed:
             return needed > 0
         last = keys[needed - 1]
-        return key <= last or (self.with_ties and self._order_of(row) == self._order_of(window.rows[last]))
+        return key <= last or (self.with_ties and self._order_of(row) == self._order_of(head.rows[last]))
 
     def _grown(self, chunk: Chunk) -> list[tuple[Op, Row]]:
         """Return the changes of an input that only grows, without the rows that come after all of the first ones."""
@@ -267,11 +267,11 @@ class GroupTopN(Operator):
             return rows
         if self._group_places:
             groups = self._groups_of(rows)
-            last = {group: self._bound(group, place) for group in set(groups) & self._windows.keys()}
+            last = {group: self._bound(group, place) for group in set(groups) & self._heads.keys()}
             bounds = map(last.get, groups)
             return [row for row, bound in zip(rows, bounds) if bound is None or _is_near(row[place], bound, is_worse)]
         values = list(map(itemgetter(place), rows))
-        bound = self._bound((), place) if () in self._windows else None
+        bound = self._bound((), place) if () in self._heads else None
         if bound is None:
             bound = self._bound_among(values)
         if bound is None:
@@ -292,8 +292,8 @@ class GroupTopN(Operator):
 
     def _bound(self, group: Any, place: int) -> Any:
         """Return the value of the last of the first rows of a group, or ``None`` if it does not have that many."""
-        window = self._windows[group]
-        return window.rows[window.keys[self._needed - 1]][place] if len(window.keys) >= self._needed else None
+        head = self._heads[group]
+        return head.rows[head.keys[self._needed - 1]][place] if len(head.keys) >= self._needed else None
 
     def _emitted(self, changes: list[Difference]) -> list[Chunk]:
         # A row that leaves one group may come in another: it leaves first.
@@ -316,28 +316,28 @@ class GroupTopN(Operator):
 
     def _forget(self) -> None:
         """Drop what is in memory."""
-        self._windows.clear()
+        self._heads.clear()
         self._is_whole = None
 
-    def _window(self, group: Any, row: Row) -> Window:
-        """Return what is known of a row's group: everything if the table was empty and all windows have fit since."""
-        known = self._windows.pop(group, None)
+    def _head(self, group: Any, row: Row) -> Head:
+        """Return what is known of a row's group: everything if the table was empty and all heads have fit since."""
+        known = self._heads.pop(group, None)
         if known is None:
             if self._is_whole is None:
                 self._is_whole = next(self._rows.scan(), None) is None
-            known = Window(self._capacity, {}, is_whole=True) if self._is_whole else self._read(row)
-        self._windows[group] = known
+            known = Head(self._capacity, {}, is_whole=True) if self._is_whole else self._read(row)
+        self._heads[group] = known
         return known
 
     def _let_go(self) -> None:
-        """Forget the windows that were touched longest ago."""
-        surplus = len(self._windows) - self._cache_groups
+        """Forget the heads that were touched longest ago."""
+        surplus = len(self._heads) - self._cache_groups
         if surplus > 0:
             self._is_whole = False
-            for group in list(islice(self._windows, surplus)):
-                del self._windows[group]
+            for group in list(islice(self._heads, surplus)):
+                del self._heads[group]
 
-    def _read(self, row: Row) -> Window:
+    def _read(self, row: Row) -> Head:
         """Read the first rows of the group of a row."""
         rows = self._rows.scan(prefix=[row[place] for place in self._group_places])
         first = list(islice(rows, self._capacity))
@@ -353,35 +353,35 @@ class GroupTopN(Operator):
                     break
         # Where many rows are tied, others have room: not every row that comes may cost another read of all of them.
         capacity = self._capacity if len(first) <= self._capacity else 2 * len(first)
-        return Window(capacity, {self._key(row): row for row in first}, is_whole=is_whole)
+        return Head(capacity, {self._key(row): row for row in first}, is_whole=is_whole)
 
-    def _settled(self, group: Any, window: Window, row: Row) -> Window:
-        """Return the window of the group of a row, reading on if it does not tell the result."""
-        if not window.is_whole and not self._tells_result(window):
-            window = self._windows[group] = self._read(row)
-        return window
+    def _settled(self, group: Any, head: Head, row: Row) -> Head:
+        """Return the head of the group of a row, reading on if it does not tell the result."""
+        if not head.is_whole and not self._tells_result(head):
+            head = self._heads[group] = self._read(row)
+        return head
 
-    def _tells_result(self, window: Window) -> bool:
-        if len(window.keys) < self._needed:
+    def _tells_result(self, head: Head) -> bool:
+        if len(head.keys) < self._needed:
             return False
         if not self.with_ties or not self.limit:
             return True
-        last, tied = (window.rows[window.keys[place]] for place in (-1, self.limit - 1))
+        last, tied = (head.rows[head.keys[place]] for place in (-1, self.limit - 1))
         return self._order_of(last) != self._order_of(tied)
 
-    def _untied(self, window: Window, left: Rows) -> list[Row]:
-        """Remove from an endless window what comes after the last row and the rows tied with it, and return that."""
+    def _untied(self, head: Head, left: Rows) -> list[Row]:
+        """Remove from a head without a limit what comes after its last row and those tied with it, and return that."""
         if not self.with_ties:
             return []
-        result = self._result(window)
-        gone, window.keys = window.keys[len(result) :], result
-        rows = [window.rows.pop(key) for key in gone]
+        result = self._result(head)
+        gone, head.keys = head.keys[len(result) :], result
+        rows = [head.rows.pop(key) for key in gone]
         for key, row in zip(gone, rows):
             left.setdefault(key, row)
         return rows
 
-    def _difference(self, old: list[bytes], before: Window, after: Window, left: Rows) -> Difference:
-        """Return how a result changed, from its keys before, both windows, and the rows that left the earlier one."""
+    def _difference(self, old: list[bytes], before: Head, after: Head, left: Rows) -> Difference:
+        """Return how a result changed, from its keys before, both heads, and the rows that left the earlier one."""
         new = self._result(after)
         if old == new and left.keys().isdisjoint(old):
             return [], [], []
@@ -394,13 +394,13 @@ class GroupTopN(Operator):
         changed = [(was, now) for was, now in pairs if not self._output.alike(was, now)]
         return gone, changed, come
 
-    def _result(self, window: Window) -> list[bytes]:
+    def _result(self, head: Head) -> list[bytes]:
         """Return the keys of the result of a group."""
-        if not self.with_ties or len(window.keys) <= self.limit or not self.limit:
-            return window.keys[self.offset : self._needed]
+        if not self.with_ties or len(head.keys) <= self.limit or not self.limit:
+            return head.keys[self.offset : self._needed]
         # The keys of tied rows begin with what they have in common.
-        tied = self._order_of(window.rows[window.keys[self.limit - 1]])
-        return window.keys[: bisect_right(window.keys, tied, self.limit, key=lambda key: key[: len(tied)])]
+        tied = self._order_of(head.rows[head.keys[self.limit - 1]])
+        return head.keys[: bisect_right(head.keys, tied, self.limit, key=lambda key: key[: len(tied)])]
 
     def _key(self, row: Row) -> bytes:
         return self._state_schema.key_encoder.encode(self._state_schema.key_of(row))

@@ -53,7 +53,7 @@ def fold_ahead(opened: ExitStack, store: CheckpointStore, run: Run, saved: Accep
 
 
 def wait_until_folded() -> None:
-    """Wait for all that this process folds ahead."""
+    """Wait for all that this process folds ahead: whoever looks at its caches then sees them complete."""
     with _lock:
         waiting = list(_under_way)
     for thread in waiting:
