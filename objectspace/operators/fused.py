@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from objectspace.errors import CheckpointProtocolError
 from objectspace.operators import catalogue
-from objectspace.operators.base import Operator, ask_before_saves
+from objectspace.operators.base import Operator, ask_before_saves, check_number
 from objectspace.operators.chunks import taken
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
@@ -47,6 +47,10 @@ class PipelineOperator(Operator):
         self.pipeline, self.plan = pipeline, pipeline.plan()
         self.sides = tuple(pipeline.sources)  # type: ignore[misc]  # Each pipeline has sides of its own.
         self._is_underway = False
+        self._places: dict[tuple[int, str], int] = {}
+        """By number of a batch and source: how many rows without a key this epoch has brought."""
+        self._last_ended = -1
+        """The greatest number of a batch with such rows in an epoch that has ended, -1 if none is known."""
         self._graph = Graph(self.plan, {node: node.make() for node in self.plan.at_work if node.make is not None})
 
     def _at_prompt(self) -> tuple[str, str]:
@@ -102,16 +106,42 @@ class PipelineOperator(Operator):
 
         Args:
             batch: the rows of each source by its name: see :func:`objectspace.operators.inputs.chunks_of`.
-            number: the number of the batch; together with its place it is the key of a row that has none.
+            number: the number of the batch, such as that of the epoch. Together with its place among the rows that the
+                source has brought under this number, it is the key of a row that has none. So each epoch has greater
+                ones than those before, also after a restart.
 
         Raises:
+            SchemaError: the number is none, or below 0.
             RowError: a row does not fit its source.
+            CheckpointProtocolError: rows without a key come under a number of an epoch that has ended.
         """
+        check_number("the number of a batch", number, 0)
+        sources = self.pipeline.sources
+        before = {name: self._places.get((number, name), 0) for name, node in sources.items() if node.is_numbered}
+        chunks = chunks_of(self.plan, sources, batch, number, before)
+        for name in before:
+            brought = [len(chunks[entrance]) for entrance in self.plan.entrances(sources[name]) if entrance in chunks]
+            self._count_places(number, name, max(brought, default=0))
         found: list[Chunk] = []
-        for entrance, chunk in chunks_of(self.plan, self.pipeline.sources, batch, number).items():
+        for entrance, chunk in chunks.items():
             self._push(entrance, chunk)
             found += self._taken()
         return found
+
+    def _count_places(self, number: int, source: str, rows: int) -> None:
+        """Note that a source has brought rows without a key under a number.
+
+        Raises:
+            CheckpointProtocolError: an epoch that has ended may have rows of this number.
+        """
+        if rows and number <= self._last_ended:
+            raise CheckpointProtocolError(
+                f"pipeline {self._under.removesuffix('/')!r}: source {source!r} brings rows without a key as batch"
+                f" {number}, and an epoch that has ended had batch {self._last_ended}, so they might take the places of"
+                " its rows: give each epoch a greater number, such as its own, or roll the space back first"
+            )
+        if rows:
+            self._places[number, source] = self._places.get((number, source), 0) + rows
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch in all its operators, and return the changes of the results that were held back.
@@ -121,13 +151,16 @@ class PipelineOperator(Operator):
         """
         catalogue.note_once(self._space, self.plan, self._under)
         self._graph.barrier(epoch, self.plan.at_work)
+        self._last_ended = max([self._last_ended, *(number for number, _ in self._places)])
+        self._places.clear()
         self._is_underway = False
         return self._taken()
 
     def _forget(self) -> None:
         """Drop output that was not taken, and watermarks on their way, because an operator downstream failed."""
         self._graph.forget()
-        self._is_underway = False
+        self._places.clear()
+        self._last_ended, self._is_underway = -1, False
 
     def _push(self, entrance: Node, chunk: Chunk) -> None:
         self._is_underway = self._is_underway or len(chunk) > 0

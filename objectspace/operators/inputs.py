@@ -18,8 +18,17 @@ from objectspace.relational.schema import Row
 ROWS_AN_EPOCH = 2**32
 """How many rows without a key a source may bring in one epoch."""
 
+_MOST_ROWS = 2**63
+"""How many numbers a column of 64 bits has for them."""
 
-def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any], number: int) -> dict[Node, Chunk]:
+
+def chunks_of(
+    plan: Plan,
+    sources: Mapping[str, Node],
+    batch: Mapping[str, Any],
+    number: int,
+    before: Mapping[str, int] | None = None,
+) -> dict[Node, Chunk]:
     """Return what the sources bring in an epoch: one chunk for each way in which a source's rows are taken in.
 
     If rows are taken as they come, they stay as they are; otherwise they are reduced to what they say together in any
@@ -31,10 +40,11 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
         batch: their rows by their names: a chunk, Arrow data or anything that provides it as a stream, a pandas data
             frame, rows (tuples or mappings), or pairs (operation, row).
         number: the number of the batch; together with its place it is the key of a row that has none.
+        before: by source, how many rows without a key have come under this number before.
 
     Raises:
         TypeError: the batch is not a mapping.
-        RowError: there is no such source, or a row does not fit.
+        RowError: there is no such source, a row does not fit, or the number is too large for rows without a key.
     """
     if not isinstance(batch, Mapping):
         raise TypeError(
@@ -47,8 +57,8 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
     for name, node in sources.items():
         if name in batch:
             try:
-                chunk = _checked(node, batch[name])
-                found |= {entrance: _taken_in(entrance, chunk, number) for entrance in plan.entrances(node)}
+                chunk, first = _checked(node, batch[name]), number * ROWS_AN_EPOCH + (before or {}).get(name, 0)
+                found |= {entrance: _taken_in(entrance, chunk, first) for entrance in plan.entrances(node)}
             except (RowError, SchemaError) as error:
                 raise RowError(f"source {name!r}: {error}") from None
     return found
@@ -61,9 +71,9 @@ def _checked(node: Node, given: Any) -> Chunk:
     return chunk
 
 
-def _taken_in(node: Node, chunk: Chunk, number: int) -> Chunk:
+def _taken_in(node: Node, chunk: Chunk, first: int) -> Chunk:
     if node.is_numbered:
-        return _numbered(chunk, node.schema, number, in_order=node.as_it_comes)
+        return _numbered(chunk, node.schema, first, in_order=node.as_it_comes)
     return unbroken(chunk) if node.as_it_comes else _ordered(_net(chunk))
 
 
@@ -194,9 +204,12 @@ def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:
     return Chunk(schema, [op for op, _ in changes], [row for _, row in changes])
 
 
-def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool) -> Chunk:
-    """Number the rows of an epoch in the order in which they came if it matters, else in one set by the rows alone."""
+def _numbered(chunk: Chunk, schema: TableSchema, first: int, *, in_order: bool) -> Chunk:
+    """Number the rows of a batch in the order in which they came if it matters, else in one set by the rows alone."""
     rows = list(chunk.values)
+    if first + len(rows) > _MOST_ROWS:
+        most = _MOST_ROWS // ROWS_AN_EPOCH - 1
+        raise RowError(f"rows without a key are told apart by the number of their batch, which is {most:,} at most")
     if rows and not in_order:
         kinds = [column.type for column in chunk.schema.columns]
         keys = keys_encoder(kinds, [Order()] * len(kinds))(list(zip(*rows)))
@@ -207,4 +220,4 @@ def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool)
             keys = [key + repr(row).encode() if key in twice else key for key, row in zip(keys, rows)]
         rows = ordered_by(keys, rows)
     ops: list[Op] = ["+"] * len(rows)
-    return Chunk(schema, ops, [(*row, number * ROWS_AN_EPOCH + place) for place, row in enumerate(rows)])
+    return Chunk(schema, ops, [(*row, number) for number, row in enumerate(rows, first)])

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +163,35 @@ def _noted(files: Files, batch: int) -> dict[str, str | None]:
     if noted is None:
         return {}
     sources = noted.splitlines()[_HEAD_LINES:]
-    logs = {entry: files(entry) or files(f"{entry}.compact") for entry in _log_entries(sources)}
-    return {name: "\n".join(sources), **logs}
+    return {name: "\n".join(sources), **_logs(files, sources)}
+
+
+def _logs(files: Files, sources: Sequence[str]) -> dict[str, str | None]:
+    """Return the entries of logs that offsets count, by their names, with ``None`` for one that is gone.
+
+    Spark keeps one log for a source, numbered in the order in which sources are first used, but notes an offset for
+    each use of it, and nothing says which of them are uses of one source. They have equal offsets. So the numbering is
+    the first one under which every entry is there, and a use of an offset that came before may be one more of that.
+    """
+    read = cache(lambda entry: files(entry) or files(f"{entry}.compact"))
+    as_many = tuple(range(len(sources)))
+    numbers = next(_numberings(sources, lambda entry: read(entry) is not None), as_many)
+    return {entry: read(entry) for entry in map(_log_entry, sources, numbers) if entry is not None}
+
+
+def _numberings(
+    sources: Sequence[str], is_there: Callable[[str], bool], numbers: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Yield which logs the offsets may count: each the next one, or that of an equal offset before it."""
+    place = len(numbers)
+    if place == len(sources):
+        yield numbers
+        return
+    offset, before = sources[place], sources[:place]
+    for number in (max(numbers, default=-1) + 1, *([numbers[before.index(offset)]] if offset in before else [])):
+        entry = _log_entry(offset, number)
+        if entry is None or is_there(entry):
+            yield from _numberings(sources, is_there, (*numbers, number))
 
 
 def _digest(noted: Mapping[str, str | None]) -> str:
@@ -172,11 +199,10 @@ def _digest(noted: Mapping[str, str | None]) -> str:
     return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest() if noted else ""
 
 
-def _log_entries(sources: Sequence[str]) -> Iterator[str]:
-    for place, offset in enumerate(sources):
-        found = _LOG_OFFSET.match(offset)
-        if found is not None:
-            yield f"sources/{found[1] or place}/{found[2]}"
+def _log_entry(offset: str, number: int) -> str | None:
+    """Return the entry that an offset counts if it is one of a log, which has a number where sources have no names."""
+    found = _LOG_OFFSET.match(offset)
+    return None if found is None else f"sources/{found[1] or number}/{found[2]}"
 
 
 def _read_local(folder: Path, name: str) -> str | None:

@@ -91,6 +91,26 @@ def test_a_value_that_begins_a_window_that_cannot_be_made_is_taken_by_no_other_w
     assert [window.on_next(2), window.on_completed()] == [[[2], [1, 2]], []]
 
 
+@pytest.mark.parametrize("count", [None, 50])
+def test_a_window_whose_time_is_over_ends_when_it_can_be_made_again(count: int | None) -> None:
+    def _make(number: int) -> Buffer:
+        if is_down:
+            raise ConnectionError("not now")
+        return Buffer(count=100)
+
+    store, is_down = CheckpointStore(":memory:"), False
+    space = PersistedObjectSpace(store)
+    opened(Window(count, _make, duration=3), space).on_next(1, at=1)
+    space.checkpoint()
+    again, is_down = opened(Window(count, _make, duration=3), PersistedObjectSpace(store)), True
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            again.on_next(2, at=7)
+    is_down = False
+    found = [again.on_next(value, at=at) for value, at in ((2, 7), (3, 8), (4, 20), (5, 30))]
+    assert (found, again.on_completed()) == ([[[1]], [], [[2, 3]], [[4]]], [[5]])
+
+
 def test_the_mean_of_the_good_sequences_comes_beside_one_that_was_refused() -> None:
     chain = opened(Chain(SelectMany(lambda x: Take(10 // x)), Average()))
     chain.on_next(2)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError
 from checkpoint.chain import Manifest, SourcePosition
+from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline
 from objectspace.spark.offsets import files_of, files_without_spark, newest_commit, offsets_before, offsets_of, query_of
 
@@ -137,6 +138,45 @@ def test_the_files_of_a_source_with_a_name_are_found_under_it() -> None:
         assert offsets_of({**noted, name: "other"}.get, 7) != before
     noted["sources/2/5.compact"] = noted.pop("sources/2/5")
     assert offsets_of(noted.get, 7) == before
+
+
+A, B, RATE = '{"logOffset":3}', '{"logOffset":5}', "40"
+
+
+@pytest.mark.parametrize(
+    ("uses", "logs"),
+    [
+        ([A, B], {"0/3": "a", "1/5": "b"}),
+        ([A, A], {"0/3": "a", "0/5": "not read yet"}),
+        ([A, A, B], {"0/3": "a", "1/5": "b"}),
+        ([A, A, B], {"0/3": "a", "1/5": "b", "1/3": "what b has read before"}),
+        ([A, B, A], {"0/3": "a", "1/5": "b", "1/3": "what b has read before"}),
+        ([A, A, A], {"0/3": "a", "1/3": "another one that has read as far"}),
+        ([RATE, RATE, A, A], {"1/3": "a"}),
+        ([RATE, A, "41", A, B], {"1/3": "a", "3/5.compact": "b"}),
+    ],
+)
+def test_the_log_of_a_source_that_is_used_more_than_once_is_found(uses: list[str], logs: dict[str, str]) -> None:
+    noted = {"offsets/7": "\n".join(["v1", "{}", *uses]), **{f"sources/{name}": text for name, text in logs.items()}}
+    found = offsets_of(noted.get, 7)
+    for name, text in logs.items():
+        is_read = text in ("a", "b", "another one that has read as far")
+        assert (offsets_of({**noted, f"sources/{name}": "other"}.get, 7) != found) == is_read, name
+
+
+def test_one_stream_of_files_may_be_two_sources(stream: DataFrame, tmp_path: Path) -> None:
+    def _rows() -> list[list[Any]]:
+        pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+        for name, condition in (("odd", "value % 2 = 1"), ("even", "value % 2 = 0")):
+            found = pipeline.source(name, stream.filter(condition), key=["key", "value"], op_column=None)
+            found.agg(n=count(), total=sum_("value")).materialize(f"of {name}")
+        pipeline.start(checkpoint_location=tmp_path / "progress", trigger={"availableNow": True}).awaitTermination()
+        return [pipeline.rows("of odd"), pipeline.rows("of even")]
+
+    first = _rows()
+    (tmp_path / "progress" / "commits" / "2").unlink()  # The last micro-batch comes once more, and is known.
+    assert _rows() == first
+    assert first == [[(30, 320)], [(30, 310)]]
 
 
 @pytest.mark.parametrize(("version", "offset", "log"), [("v1", "", "0"), ("v2", "a:", "a")])

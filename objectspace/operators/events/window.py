@@ -273,5 +273,9 @@ class Window(Nested):
         period, ended = self._periods.last_at(at, self._clock.value), self._period.value
         if period <= ended:
             return []
-        self._period.value, self._seen.value = period, 0
-        return self._end_on_time(errors, self._begun.value - 1, self._periods.end(ended, self._clock.value))
+        out: list[Any] = []
+        for window in sorted(self._numbers):
+            out += self._end_on_time(errors, window, self._periods.end(ended, self._clock.value))
+        if not self._numbers:  # One that could not be made is due until it can.
+            self._period.value, self._seen.value = period, 0
+        return out
