@@ -26,10 +26,13 @@ from checkpoint.chain.division import Division, Part, write_division
 from checkpoint.chain.folders import cache_root, scratch_folder
 from checkpoint.chain.folding import catch_up, fold
 from checkpoint.chain.founding import SpaceFile
-from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
+from checkpoint.chain.local_location import LocalLocation
+from checkpoint.chain.locating import location_at
+from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run
 from checkpoint.chain.receipt import EpochReceipt, receipts
+from checkpoint.chain.remote_location import RemoteLocation
 from checkpoint.chain.runfile import decode_run, encode_run, read_run, write_run
 from checkpoint.chain.waiting import WaitingImage
 

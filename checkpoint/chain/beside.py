@@ -16,9 +16,12 @@ from filelock import FileLock, Timeout
 from checkpoint.chain.cache import write_image
 from checkpoint.chain.chain import Chain
 from checkpoint.chain.folders import cache_root, folder_name, made, scratch_folder, unusable
-from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
+from checkpoint.chain.local_location import LocalLocation
+from checkpoint.chain.locating import location_at
+from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import OperatorPlan
+from checkpoint.chain.remote_location import RemoteLocation
 from checkpoint.chain.waiting import note_image
 from checkpoint.errors import CheckpointError, StoreLockedError
 

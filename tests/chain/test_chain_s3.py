@@ -17,7 +17,7 @@ from s3fs.errors import translate_boto_error
 
 from checkpoint import CheckpointError, CorruptStoreError, FencedError
 from checkpoint.chain import Chain, Collected, Location, SourcePosition, location_at, open_cache, save_run
-from checkpoint.chain.location import RemoteLocation
+from checkpoint.chain.remote_location import RemoteLocation
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
 
 BUCKET = "bucket"
@@ -91,7 +91,7 @@ def test_a_contested_put_is_sent_again(location: Location, monkeypatch: pytest.M
 
     left, put, pauses = iter(range(times)), RemoteLocation._put_if_absent, list[float]()
     monkeypatch.setattr(RemoteLocation, "_put_if_absent", contested)
-    monkeypatch.setattr("checkpoint.chain.location.time.sleep", pauses.append)
+    monkeypatch.setattr("checkpoint.chain.remote_location.time.sleep", pauses.append)
     with pytest.raises(CheckpointError, match="please try again") if times > 10 else nullcontext():
         assert location.create("manifest/1", b"first")
     assert (location.read("manifest/1"), len(pauses)) == ((None, 5) if times > 10 else (b"first", 2))

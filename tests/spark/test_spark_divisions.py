@@ -29,7 +29,7 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from checkpoint.chain.division import Division, Part, read_division
-from checkpoint.chain.location import LocalLocation
+from checkpoint.chain.local_location import LocalLocation
 from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
 from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load

@@ -18,7 +18,7 @@ from checkpoint.chain import (
     save_run,
     write_image,
 )
-from checkpoint.chain.location import LocalLocation
+from checkpoint.chain.local_location import LocalLocation
 from checkpoint.chain.manifest import DIVISION
 from checkpoint.tool.replaced import images_with_runs
 from checkpoint.tool.report import collect

@@ -33,7 +33,8 @@ from checkpoint.chain import (
     write_image,
 )
 from checkpoint.chain.founding import CLAIM, SPACE_FILE
-from checkpoint.chain.location import PROBE, LocalLocation
+from checkpoint.chain.local_location import LocalLocation
+from checkpoint.chain.location import PROBE
 from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.copying import Copied, fork_space, restore_space
 from checkpoint.tool.report import collect
