@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from objectspace.operators.base import Operator
 from objectspace.relational import Chunk, InconsistentOperationError, SchemaMismatchError, TableSchema
 from objectspace.relational.chunk import Op
-from objectspace.relational.schema import Row, differing
+from objectspace.relational.evolution import differing
+from objectspace.relational.schema import Row
 
 FIRST = "materialize(name, key, conflict='overwrite')"
 """What makes the changes of a source consistent that brings keys twice or retracts what it has not brought."""

@@ -14,6 +14,7 @@ from objectspace import DamagedObjectError, ObjectSpace
 from objectspace.errors import GO_ON, NameInUseError
 from objectspace.objects.base import DAMAGE
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
+from objectspace.relational.evolution import difference, has_ids_of, why_not_evolved
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
@@ -190,7 +191,7 @@ def open_record(
         changed = schema.with_ids_of(record.schema)
     except SchemaError as error:
         raise _mismatch(record, schema, str(error)) from None
-    reason = changed.why_not_evolved_from(record.schema) or _other_default(changed, record)
+    reason = why_not_evolved(record.schema, changed) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
     rows = RowStore(space, name)
@@ -225,7 +226,7 @@ def _other_default(changed: TableSchema, record: TableRecord) -> str:
 
 def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
     """Return whether schemas are equal; if the wanted one identifies its columns by ids, in the ids too."""
-    return wanted == stored and wanted.has_ids_of(stored)
+    return wanted == stored and has_ids_of(wanted, stored)
 
 
 def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableRecord:
@@ -294,6 +295,6 @@ _ADVICE = (
 
 def _mismatch(record: TableRecord, wanted: TableSchema, advice: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"table {record.name!r} is stored with another schema: {record.schema.difference_to(wanted)}\n"
+        f"table {record.name!r} is stored with another schema: {difference(record.schema, wanted)}\n"
         f"  stored: {record.schema}\n  wanted: {wanted}\n{advice}"
     )

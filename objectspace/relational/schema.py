@@ -262,71 +262,6 @@ class TableSchema:
         """
         return keys if self._are_keys_in_form(keys) else list(map(self.check_key, keys))  # type: ignore[return-value]
 
-    def why_not_evolved_from(self, old: TableSchema) -> str:
-        """Return why rows of an older schema cannot be read with this one; empty if they can."""
-        mine = dict(zip(self.ids, self.columns))
-        for own, column in zip(old.ids, old.columns):
-            if own in mine and not can_widen(column.type, mine[own].type):
-                return f"column {column.name!r} cannot change from {column.type} to {mine[own].type}"
-            if own in mine and column.nullable and not mine[own].nullable:
-                return f"column {column.name!r} may hold NULL: it cannot become NOT NULL"
-        if [old.key_shape(), old.vnode_shape()] != [self.key_shape(), self.vnode_shape()]:
-            return "the columns, types and orders of the key, and what is distributed by, stay as they are"
-        if old.watermark_column is not None:
-            now = None if self.watermark_column is None else self.ids[self.place_of(self.watermark_column)]
-            if now != old.ids[old.place_of(old.watermark_column)]:
-                return (
-                    f"column {old.watermark_column!r} has a watermark: without it the rows that this hides would come"
-                    " back, and of another column it says nothing"
-                )
-        for own, column in mine.items():
-            if own not in old.ids and not column.nullable and column.default is None:
-                return f"the new column {column.name!r} needs a default, or nullable=True: there are rows without it"
-        return ""
-
-    def why_not_made_again_as(self, old: TableSchema) -> str:
-        """Return why the columns of a table that was made again are others than those of an older one; else empty.
-
-        Each table numbers its columns itself: only their names tell what they are. The rows of both are read by these
-        numbers, so they must agree.
-        """
-        names, numbers = dict(zip(old.ids, old.names)), dict(zip(old.names, old.ids))
-        for own, name in zip(self.ids, self.names):
-            if names.get(own, name) != name:
-                return f"column {name!r} has the number that {names[own]!r} had, and is another one"
-            if numbers.get(name, own) != own:
-                return f"column {name!r} has another number than it had: the table evolved in another way"
-        return ""
-
-    def difference_to(self, other: TableSchema, said: tuple[str, str] = ("stored", "wanted")) -> str:
-        """Return how the schema differs from another one: which columns, with both types, and which roles.
-
-        Args:
-            other: the other schema.
-            said: what to call this schema and the other one.
-
-        >>> schema = TableSchema([Column("k", "int64"), Column("v", "string")], ["k"])
-        >>> schema.difference_to(TableSchema([Column("k", "int64"), Column("w", "int16", nullable=True)], ["k"]))
-        "column 'v': stored string not null, wanted none; column 'w': stored none, wanted int16"
-        """
-        shapes = [{one.name: str(one).removeprefix(f"{one.name} ") for one in each.columns} for each in (self, other)]
-        found = differing(shapes[0], shapes[1], said)
-        if self._roles() != other._roles():
-            found.append(f"{said[0]} {', '.join(self._roles())}, {said[1]} {', '.join(other._roles())}")
-        return "; ".join(found) or "columns of one name are not the same: one was dropped, and another one added"
-
-    def key_shape(self) -> list[Any]:
-        """Return everything that decides the bytes of a key: ids, types and orders."""
-        return [
-            (self.ids[place], str(self.columns[place].type), str(order))
-            for place, (_, order) in zip(self.key_places, self.primary_key, strict=True)
-        ]
-
-    def vnode_shape(self) -> list[int]:
-        """Return the ids of the columns that decide the vnode of a row."""
-        names = [self.vnode_column] if self.vnode_column is not None else self.distribution_key
-        return [self.ids[self.place_of(name)] for name in names]
-
     def with_column(self, column: Column) -> TableSchema:
         """Return the schema with one more column at the end.
 
@@ -392,11 +327,6 @@ class TableSchema:
                     " begin with the schema that the table has, table.schema"
                 )
         return found
-
-    def has_ids_of(self, stored: TableSchema) -> bool:
-        """Return whether columns that were given ids have the same ids in a stored schema of the same columns."""
-        pairs = zip(self.columns, stored.columns, strict=True)
-        return all(own.id == there.id or (not own.id and there.id not in self.dropped_ids) for own, there in pairs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as it is stored beside its table."""
@@ -498,9 +428,10 @@ class TableSchema:
         return hash(str(self))
 
     def __str__(self) -> str:
-        return ", ".join([*map(str, self.columns), *self._roles()])
+        return ", ".join([*map(str, self.columns), *self.roles()])
 
-    def _roles(self) -> list[str]:
+    def roles(self) -> list[str]:
+        """Return what its columns are for, in words: the key, the watermark, and what it is distributed by."""
         parts = [f"primary key ({', '.join(f'{name} {order}' for name, order in self.primary_key)})"]
         parts += [f"watermark ({self.watermark_column})"] if self.watermark_column is not None else []
         parts += [f"distributed by ({', '.join(self.distribution_key)})"] if self.distribution_key else []
@@ -657,20 +588,3 @@ def _remade(
     )
     made._renames = renames
     return made
-
-
-def differing(one: Mapping[str, object], other: Mapping[str, object], said: tuple[str, str]) -> list[str]:
-    """Return what to say about the columns that differ.
-
-    Args:
-        one: descriptions of the columns of one side, by their names.
-        other: those of the other side.
-        said: what to call the sides.
-    """
-    if one == other and list(one) != list(other):
-        return [f"the order of the columns: {said[0]} {', '.join(one)}, {said[1]} {', '.join(other)}"]
-    return [
-        f"column {name!r}: {said[0]} {one.get(name, 'none')}, {said[1]} {other.get(name, 'none')}"
-        for name in dict.fromkeys([*one, *other])
-        if one.get(name) != other.get(name)
-    ]

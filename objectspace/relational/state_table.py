@@ -29,6 +29,7 @@ from objectspace.relational.errors import (
     SchemaMismatchError,
     VnodeNotOwnedError,
 )
+from objectspace.relational.evolution import difference
 from objectspace.relational.key_space import Bound, KeySpace
 from objectspace.relational.keys import INCLUSIVE, check_inclusive
 from objectspace.relational.memtable import Consistency, Kind, MemTable
@@ -394,7 +395,7 @@ class StateTable:
             raise RowError(f"table {self.name!r}: a chunk is a Chunk or pairs (operation, row): found {chunk!r:.80}")
         rows = chunk if isinstance(chunk, Chunk) else Chunk.from_rows(self.schema, chunk)
         if rows.schema is not self.schema and rows.schema.names != self.schema.names:
-            differences = rows.schema.difference_to(self.schema, ("the chunk", "the table"))
+            differences = difference(rows.schema, self.schema, ("the chunk", "the table"))
             raise SchemaMismatchError(
                 f"the chunk has the columns {rows.schema}: table {self.name!r} has {self.schema}: {differences}"
             )

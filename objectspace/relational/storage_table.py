@@ -19,6 +19,7 @@ from objectspace.objects.scans import in_pages
 from objectspace.relational.catalogue import TableRecord
 from objectspace.relational.equality import Equal, equality
 from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchError
+from objectspace.relational.evolution import difference, why_not_evolved, why_not_made_again
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import INCLUSIVE, KeyRange, check_inclusive
 from objectspace.relational.memtable import Kind, Operation
@@ -467,15 +468,15 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
     except SchemaMismatchError:
         return None
     known, now = view.record, after.record
-    reason = now.schema.why_not_evolved_from(known.schema)
+    reason = why_not_evolved(known.schema, now.schema)
     if view.object_id != after.object_id and not reason:
-        reason = now.schema.why_not_made_again_as(known.schema)
+        reason = why_not_made_again(known.schema, now.schema)
     if not reason and now.layouts[: len(known.layouts)] != known.layouts:
         reason = "the table had evolved in another way, so its rows are stored otherwise"
     if reason:
         raise SchemaMismatchError(
             f"table {name!r} was dropped and made again with another schema, and there are no changes between the two:"
-            f" {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
+            f" {difference(known.schema, now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
             f"  after: {now.schema}\n{reason}"
         )
     view.take(after.record)

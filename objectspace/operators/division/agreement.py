@@ -12,6 +12,7 @@ from typing import Any
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column
 from objectspace.relational.catalogue import TableRecord
+from objectspace.relational.evolution import difference
 from objectspace.space import TABLES, WATERMARKS
 
 Notes = Mapping[str, Mapping[Any, Any]]
@@ -106,7 +107,7 @@ def _difference(one: Any, other: Any, said: tuple[str, str]) -> str:
     if layouts[0] != layouts[1]:
         pairs = zip(said, layouts, strict=True)
         found += [f"rows of {place} were written with the columns numbered {numbers}" for place, numbers in pairs]
-    return "; ".join(found) or records[0].schema.difference_to(records[1].schema, said)
+    return "; ".join(found) or difference(records[0].schema, records[1].schema, said)
 
 
 def _shape(column: Column) -> str:
