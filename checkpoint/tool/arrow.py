@@ -14,8 +14,8 @@ from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 
 if TYPE_CHECKING:
+    from checkpoint.tool.contents import Contents
     from checkpoint.tool.printing import Row
-    from checkpoint.tool.show import Contents
 
 BATCH_ROWS = 10_000
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import click
 import orjson
+from click.core import ParameterSource
 
 from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
@@ -366,9 +367,16 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what wou
 name_argument = click.argument("name", shell_complete=complete_names)
 
 
+def say_limit(limit: int) -> None:
+    """Say that there is more, to a user who has set no limit."""
+    if click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT:
+        click.echo(f"only the first {limit:,}: --limit 0 shows all", err=True)
+
+
 def load() -> None:
     """Add all commands."""
     from checkpoint.tool import (  # noqa: F401
+        blame,
         changes,
         doctor,
         exchange,

@@ -26,9 +26,9 @@ from checkpoint.tool.command import (
     takes_path,
     takes_source,
 )
+from checkpoint.tool.contents import Contents, split_epoch
 from checkpoint.tool.listing import takes_short_name
 from checkpoint.tool.printing import Row
-from checkpoint.tool.show import Contents, split_epoch
 from checkpoint.tool.source import Source
 
 ENDINGS = {

@@ -79,15 +79,6 @@ def numbers_in(entry: Any) -> range | None:
     return None
 
 
-def tables_below(catalogue: str, scope: str) -> str:
-    """Return what the names of the tables of a scope begin with.
-
-    >>> tables_below("mine/kvt/catalogue", "shop")
-    'mine/kvt/shop/'
-    """
-    return f"{catalogue.removesuffix('catalogue')}{scope}/"
-
-
 def split(table: str) -> tuple[str, str]:
     """Return what the names of a table begin with, and its scope and name.
 

@@ -19,8 +19,8 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.contents import Contents
 from checkpoint.tool.listing import require_known, takes_short_name
-from checkpoint.tool.show import Contents
 from checkpoint.tool.source import HeldSource, Source, find, find_epoch
 
 STDERR = 2
