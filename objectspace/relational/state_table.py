@@ -71,6 +71,9 @@ class StateTable:
             those below 256 and those that are in use.
         evolve: whether a stored table takes over ``schema`` if its own differs.
 
+    ``late_rows`` is how many rows that were to be written through this handle lay below the watermark: they were
+    dropped.
+
     Raises:
         SchemaMismatchError: the table is stored with another schema.
         RowError: the watermark column cannot hold a watermark that is stored.
@@ -111,7 +114,7 @@ class StateTable:
         self._memtable = memtable
         self._waiting: list[Row] = []
         self._is_strict = consistency == "strict"
-        self._pending: Any = None
+        self._next_watermark: Any = None
         self._is_sealed = True
         self._key_of = self._keys.of_row
         self.late_rows = 0
@@ -119,6 +122,7 @@ class StateTable:
         self._seen = Visibility(self._keys)
         self._read_watermarks()
         self._note_schema()
+        # Never read: it keeps alive what tells the handles on these rows of each other.
         self._beside = self._registry.add(self, self._rows)
 
     @property
@@ -432,12 +436,12 @@ class StateTable:
         if self._seen.column is None:
             raise RowError(f"table {self.name!r} has no watermark column: TableSchema(..., watermark_column=...)")
         found = checked_watermark(self._seen.column, value, self.name)
-        if self._pending is not None and not found > self._pending:
+        if self._next_watermark is not None and not found > self._next_watermark:
             return
         self._rows.refuse_dead()
         self._refuse_read_only()
         self._registry.wrote(self)
-        self._pending = found
+        self._next_watermark = found
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse an epoch that cannot be sealed.
@@ -477,7 +481,7 @@ class StateTable:
 
     def seal(self) -> None:
         """Do the work of :meth:`commit` once the epoch is checked; a barrier of the space does this by itself."""
-        if self._buffer or self._pending is not None:
+        if self._buffer or self._next_watermark is not None:
             self._seal_written()
         elif self._may_hide:  # Where nothing waits, only hidden rows may still have to go.
             self._remove_hidden(HIDDEN_ROWS)
@@ -495,7 +499,7 @@ class StateTable:
 
     def take_epoch(self, epoch: int) -> None:
         """Note that an epoch is the last one that was sealed, and that nothing waits any more."""
-        self._epoch, self._pending, self._is_sealed = epoch, None, True
+        self._epoch, self._next_watermark, self._is_sealed = epoch, None, True
         self._registry.sealed(self)
 
     def reopen(self) -> None:
@@ -518,6 +522,10 @@ class StateTable:
 
         Raises:
             VnodeNotOwnedError: there are rows that are not sealed.
+            ValueError: the table is not distributed, or there is no such vnode.
+            ObjectNotFoundError: the table no longer exists.
+
+        Time: O(vnodes). Dirties: nothing.
         """
         self._rows.refuse_dead()
         if not self._keys.is_distributed:
@@ -532,7 +540,7 @@ class StateTable:
         self._is_sealed = True  # So the next write asks again who else has rows of these vnodes.
         self._registry.note_change()
         if not current <= previous:
-            self._pending = None
+            self._next_watermark = None
         self._seen.read(self._stored_watermarks())
         return cache_is_stale(previous, current)
 
@@ -563,8 +571,8 @@ class StateTable:
         """
         self._take_over()
         self._seen.read(self._stored_watermarks())
-        if self._pending is not None and self._seen.column is not None:
-            self._pending = checker(self._seen.column.type)(self._pending)
+        if self._next_watermark is not None and self._seen.column is not None:
+            self._next_watermark = checker(self._seen.column.type)(self._next_watermark)
 
     def follow_watermarks(self) -> None:
         """Read the watermarks again: another handle has raised them."""
@@ -772,8 +780,8 @@ class StateTable:
         self._seen.read(stored)
 
     def _raise_watermark(self) -> None:
-        if self._pending is not None:
-            raised = self._seen.raised(self._stored_watermarks(), self._pending)
+        if self._next_watermark is not None:
+            raised = self._seen.raised(self._stored_watermarks(), self._next_watermark)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
             # In any case: an interrupted commit may have stored it without telling everybody.
