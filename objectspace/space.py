@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from threading import RLock
 from typing import Any, NoReturn, Self
 
@@ -23,6 +22,7 @@ from objectspace.errors import (
     shown,
 )
 from objectspace.factory import ObjectFactory
+from objectspace.hooks import Hooks, raise_first, tell
 from objectspace.objects import KINDS, RawSortedDictionary, class_of
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import REFUSALS, InOnePiece, undivided
@@ -47,10 +47,11 @@ CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
 
 
-class ObjectSpace(ObjectFactory):
+class ObjectSpace(Hooks, ObjectFactory):
     """Names for objects: what a persisted and a volatile space have in common."""
 
     def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
+        super().__init__()
         self.cache_slots = checked_cache_slots(cache_slots)
         self.mutex = RLock()
         self._entries: dict[int, Entry] = {}
@@ -58,16 +59,6 @@ class ObjectSpace(ObjectFactory):
         self._handles: dict[int, PersistedObject] = {}
         self._next_id = 1
         self._closed = False
-        self._barriers: list[Callable[[int], None]] = []
-        self._sealed: list[Callable[[], int]] = []
-        self._refusals: list[Callable[[], None]] = []
-        self._rollbacks: list[Callable[[], None]] = []
-        self._deletions: list[Callable[[], None]] = []
-        self._inner_deletions: list[Callable[[PersistedObject], None]] = []
-        self._renamings: list[Callable[[str, str], None]] = []
-        self._inner_renamings: list[Callable[[str, str], None]] = []
-        self._renamed: list[tuple[str, str]] = []
-        """The renamings that not all functions were told of yet: the one that they are being told of comes first."""
         self._is_torn: int = False
 
     def __repr__(self) -> str:
@@ -120,8 +111,7 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; for a relational table also what the catalogues hold about it.
         """
-        errors = self._delete(name)
-        _raise_first(errors + _tell(self._deletions))  # It is whole: they may save.
+        raise_first(self._delete(name))
 
     @undivided
     def _delete(self, name: str) -> list[Exception]:
@@ -137,7 +127,7 @@ class ObjectSpace(ObjectFactory):
                     self._handles.pop(object_id, None)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
-            return [] if handle is None else _tell(self._inner_deletions, handle)
+            return [] if handle is None else tell(self._deletions, handle)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name; a relational table keeps its columns and its watermarks.
@@ -151,18 +141,7 @@ class ObjectSpace(ObjectFactory):
         Time: O(1).
         Dirties: one index row; of a relational table also what the catalogues hold of it.
         """
-        errors = self._rename(name, new_name)
-        if self._renamed:  # A function that is told of another renaming asks: all are to be told of that one first.
-            self._renamed.append((name, new_name))
-            _raise_first(errors)
-            return
-        try:
-            self._renamed.append((name, new_name))
-            for names in self._renamed:  # It is whole: they may save.
-                errors += _tell(self._renamings, *names)
-        finally:
-            self._renamed = []
-        _raise_first(errors)
+        raise_first(self._rename(name, new_name))
 
     @undivided
     def _rename(self, name: str, new_name: str) -> list[Exception]:
@@ -181,81 +160,7 @@ class ObjectSpace(ObjectFactory):
                 if object_id in self._handles:
                     self._handles[object_id]._rename(new_name)
             self._index_changed(object_id)
-            return _tell(self._inner_renamings, name, new_name)
-
-    def on_barrier(self, seal: Callable[[int], None]) -> None:
-        """Register a function to call with the epoch before ``checkpoint()`` collects.
-
-        What the function raises stops the checkpoint. This is for layers above, which hold back what belongs to an
-        epoch until it is sealed. To refuse a checkpoint, it raises an error of the library, a ``ValueError`` or a
-        ``TypeError``, having changed nothing: then the next checkpoint may follow. Any other exception may have struck
-        halfway, so nothing is saved before a rollback.
-        """
-        self._barriers.append(seal)
-
-    def ask_sealed(self, sealed: Callable[[], int]) -> Callable[[], None]:
-        """Register a function that a save asks for the last sealed epoch: what it collects can have no earlier one.
-
-        ``checkpoint()`` asks before it seals anything; what the function raises stops the checkpoint, or the save.
-
-        Returns:
-            a function that takes the registration back.
-        """
-        self._sealed.append(sealed)
-        return partial(self._sealed.remove, sealed)
-
-    def ask_before_save(self, refuse: Callable[[], None]) -> Callable[[], None]:
-        """Register a function to call before a save or checkpoint, which it refuses by raising.
-
-        Returns:
-            a function that takes the registration back.
-        """
-        self._refusals.append(refuse)
-        return partial(self._refusals.remove, refuse)
-
-    def _may_be_refused(self) -> None:
-        """Ask whoever may refuse a save."""
-        for refuse in list(self._refusals):
-            refuse()
-
-    def _last_sealed(self) -> int:
-        return max((ask() for ask in list(self._sealed)), default=0)
-
-    def on_rollback(self, forget: Callable[[], None]) -> Callable[[], None]:
-        """Register a function to call after ``rollback()``, to drop what it holds back; return what unregisters it."""
-        self._rollbacks.append(forget)
-        return partial(self._rollbacks.remove, forget)
-
-    def on_delete(self, forget: Callable[[], None]) -> None:
-        """Register a function to call after an object was deleted, to drop what it holds back for that object.
-
-        It may save and change the space. All functions are called, in the order in which they were registered; the
-        first error that one of them raises is raised by ``delete()`` in the end, and the object stays deleted.
-        """
-        self._deletions.append(forget)
-
-    def on_deleted_handle(self, forget: Callable[[PersistedObject], None]) -> None:
-        """Register a function to call with the handle of a deleted object, if there was one: it refuses all work now.
-
-        This is for layers above, which hold back something for many objects. It belongs to the deletion: it is called
-        before the functions of :meth:`on_delete`, and if Ctrl-C keeps it from being told, nothing is saved before a
-        rollback. So it must change nothing itself, and not save.
-        """
-        self._inner_deletions.append(forget)
-
-    def on_rename(self, follow: Callable[[str, str], None], *, in_one_piece: bool = False) -> None:
-        """Register a function to call with the old and the new name of a renamed object, to call it by the new one.
-
-        It may save and change the space; if it renames an object, all functions hear of that renaming after this one.
-        All are called, in the order in which they were registered; the first error that one of them raises is raised by
-        ``rename()`` in the end, and the object keeps its new name.
-
-        Args:
-            follow: the function.
-            in_one_piece: it belongs to the renaming: it is called before the others, and if Ctrl-C keeps it from being
-                told, nothing is saved before a rollback. So it must change nothing itself, and not save.
-        """
-        (self._inner_renamings if in_one_piece else self._renamings).append(follow)
+            return tell(self._renamings, name, new_name)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
@@ -555,19 +460,3 @@ _SHOWN: dict[Callable[[Any], None], str] = {
     refuse_closed: "its space is closed",
 }
 """What the ``repr`` of a handle that refuses all work says about it, as that of a file says that it is closed."""
-
-
-def _tell(functions: Iterable[Callable[..., None]], *arguments: object) -> list[Exception]:
-    """Call functions, each of them whatever another one raises, and return what they have raised."""
-    errors: list[Exception] = []
-    for function in list(functions):
-        try:
-            function(*arguments)
-        except Exception as error:
-            errors.append(error)
-    return errors
-
-
-def _raise_first(errors: list[Exception]) -> None:
-    for error in errors:
-        raise error

@@ -226,8 +226,8 @@ def registry_of(space: ObjectSpace) -> Registry:
         space.on_barrier(registry.seal)
         space.ask_sealed(registry.sealed_epoch)
         space.on_rollback(registry.forget)
-        space.on_deleted_handle(registry.deleted)
-        space.on_rename(registry.renamed, in_one_piece=True)
+        space.on_delete(registry.deleted)
+        space.on_rename(registry.renamed)
         _registries[space] = ref(registry)  # Last: one that an interruption has left half known has no tables.
     return registry
 

@@ -583,7 +583,8 @@ def test_damaged_entries_of_tables_stand_in_the_way_of_no_other_object(catalogue
     (sound,) = (one.new for one in space.store.diff(0, 1) if (one.name, one.slot) == (catalogue, "t"))
     damage(space, catalogue, "{broken")
     found, deleted = PersistedObjectSpace(space.store), []
-    found.on_delete(lambda: deleted.append(list(found)))
+    assert list(found.get("list")) == [1]
+    found.on_delete(lambda _: deleted.append(list(found)))
     for refused in (lambda: found.delete("t"), lambda: found.create_sorted_dictionary("raw", raw=True)):
         with pytest.raises(DamagedObjectError, match=re.escape(f"'{catalogue}'")):
             refused()
