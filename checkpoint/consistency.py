@@ -119,9 +119,9 @@ def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 def _labelled(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are finite numbers. All others sort before the first or after the last one: infinity, text and bytes."""
-    extent = reader.extent(object_id)
-    ends = (extent.first, extent.last) if extent.slots else ()
-    return _length_fault(extent.slots, metadata) or _first(slot for slot in ends if not _is_finite(slot))
+    summary = reader.summary(object_id)
+    ends = (summary.first, summary.last) if summary.slots else ()
+    return _length_fault(summary.slots, metadata) or _first(slot for slot in ends if not _is_finite(slot))
 
 
 def _is_finite(slot: object) -> bool:
@@ -130,10 +130,10 @@ def _is_finite(slot: object) -> bool:
 
 def _integral(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are integers."""
-    extent = reader.extent(object_id)
-    items = reader.items(object_id) if extent.others else ()
+    summary = reader.summary(object_id)
+    items = reader.items(object_id) if summary.others else ()
     strangers = (item.slot for item in items if type(item.slot) is not int)
-    return _length_fault(extent.slots, metadata) or _first(strangers)
+    return _length_fault(summary.slots, metadata) or _first(strangers)
 
 
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:

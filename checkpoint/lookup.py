@@ -20,25 +20,18 @@ from checkpoint import spans, warming
 from checkpoint.filters import Filters, Hashes, RowsOf, RunFilter, Sieve, hash_of, hashes_of, passing
 from checkpoint.run import BELOW_ALL, Payload, Slot, slot_order
 from checkpoint.session import Session
+from checkpoint.spans import RunSpan
 from checkpoint.tiers import RunNumber
 
 ReadRow = tuple[Slot, Payload | None, int | None]
 """(slot, value, rank); a value of ``None`` marks a deletion."""
 
 
-class Extent(NamedTuple):
-    """A run that has rows of an object, with their least and greatest slot."""
-
-    run: RunNumber
-    low: Slot
-    high: Slot
+_NOWHERE = RunSpan(0, 0, 0)
+"""Stands for the span of an object that a run has no rows of."""
 
 
-_NOWHERE = Extent(0, 0, 0)
-"""Stands for the extent of an object that a run has no rows of."""
-
-
-class Extents:
+class RunSpans:
     """The ranges of slots in which the runs of a store have rows of an object; a complete run never changes.
 
     Args:
@@ -51,14 +44,14 @@ class Extents:
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self.filters = Filters(session, rows_of)
         self._session, self._rows_of = session, rows_of
-        self._found: dict[RunNumber, dict[int, Extent | None]] = {}
-        self._stored: dict[RunNumber, dict[int, Extent] | None] = {}
+        self._found: dict[RunNumber, dict[int, RunSpan | None]] = {}
+        self._stored: dict[RunNumber, dict[int, RunSpan] | None] = {}
         self._objects: set[int] = set()
         self._reads: Counter[int] = Counter()
         self._layouts: dict[int, Layout] = {}
 
-    def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
-        """Return the extents of those among some runs that have rows of an object, in the order of the runs.
+    def of(self, runs: Sequence[RunNumber], object_id: int) -> list[RunSpan]:
+        """Return the spans of those among some runs that have rows of an object, in the order of the runs.
 
         Time: O(runs), and two searches for each run that is new and has no stored spans.
         """
@@ -66,16 +59,16 @@ class Extents:
             self.clear()
         self._objects.add(object_id)
         unknown = [run for run in runs if object_id not in self._found.get(run, ())]
-        for run, extents in zip(unknown, self._stored_of(unknown), strict=True):
-            if extents is not None:
-                self._found.setdefault(run, {})[object_id] = extents.get(object_id)
+        for run, run_spans in zip(unknown, self._stored_of(unknown), strict=True):
+            if run_spans is not None:
+                self._found.setdefault(run, {})[object_id] = run_spans.get(object_id)
         searched = [run for run in unknown if self._stored[run] is None]
         if searched:
-            for run, low, high in self._session.peek_all(_extents(searched), {"object": object_id}):
-                found = None if low is None else Extent(run, low, high)
+            for run, low, high in self._session.peek_all(_query_of_spans(searched), {"object": object_id}):
+                found = None if low is None else RunSpan(run, low, high)
                 self._found.setdefault(run, {})[object_id] = found
         found_all = (self._found[run][object_id] for run in runs)
-        return [extent for extent in found_all if extent is not None]
+        return [span for span in found_all if span is not None]
 
     def reaching(self, runs: Sequence[RunNumber], object_id: int, low: Any, high: Any) -> Sequence[RunNumber]:
         """Return those among some runs that may have a slot between two others, by what is stored with them; or all.
@@ -92,12 +85,12 @@ class Extents:
         known = self._stored_of(runs)
         if not any(known):
             return runs
-        extents = [None if of_run is None else of_run.get(object_id, _NOWHERE) for of_run in known]
+        run_spans = [None if of_run is None else of_run.get(object_id, _NOWHERE) for of_run in known]
         return [
             run
-            for run, extent in zip(runs, extents, strict=True)
-            if extent is None
-            or (extent is not _NOWHERE and (high is None or extent.low <= high) and (low is None or low <= extent.high))
+            for run, span in zip(runs, run_spans, strict=True)
+            if span is None
+            or (span is not _NOWHERE and (high is None or span.low <= high) and (low is None or low <= span.high))
         ]
 
     def nearest(
@@ -121,11 +114,11 @@ class Extents:
         near: list[RunNumber] = []
         ahead: dict[RunNumber, Any] = {}
         for run, of_run in zip(runs, known, strict=True):
-            extent = None if of_run is None else of_run.get(object_id, _NOWHERE)
-            if extent is None:
+            span = None if of_run is None else of_run.get(object_id, _NOWHERE)
+            if span is None:
                 near.append(run)
-            elif extent is not _NOWHERE:
-                begin, end = (extent.high, extent.low) if reverse else (extent.low, extent.high)
+            elif span is not _NOWHERE:
+                begin, end = (span.high, span.low) if reverse else (span.low, span.high)
                 if place is None or (place > begin if reverse else place < begin):
                     ahead[run] = begin
                 elif end <= place if reverse else place <= end:
@@ -135,15 +128,15 @@ class Extents:
         near += [run for run, begin in ahead.items() if begin == first]
         return near, pick((begin for begin in ahead.values() if begin != first), default=None)
 
-    def _stored_of(self, runs: Sequence[RunNumber]) -> list[dict[int, Extent] | None]:
-        """Return the extents of all objects in each of some runs, ``None`` if they are not stored with it."""
+    def _stored_of(self, runs: Sequence[RunNumber]) -> list[dict[int, RunSpan] | None]:
+        """Return the spans of all objects in each of some runs, ``None`` if they are not stored with it."""
         new = [run for run in runs if run not in self._stored]
         if new:
             self._stored.update(dict.fromkeys(new))
             rows_of = self._rows_of
             larger = [run for run in new if rows_of is None or rows_of(run) >= spans.LEAST_ROWS]
             for run, found in spans.stored(self._session, larger).items():
-                self._stored[run] = {one.object: Extent(run, one.low, one.high) for one in found}
+                self._stored[run] = {one.object: RunSpan(run, one.low, one.high) for one in found}
         return [self._stored[run] for run in runs]
 
     def layout(self, runs: Sequence[RunNumber], object_id: int) -> SideBySide | None:
@@ -169,8 +162,8 @@ class Extents:
             beside = known.beside and known.beside.with_others(self.of(newer, object_id))
             self._layouts[object_id] = Layout(asked, beside)
             return beside
-        extents = self.of(asked, object_id)
-        beside = SideBySide(extents) if _is_worth_comparing(extents, len(asked)) else None
+        run_spans = self.of(asked, object_id)
+        beside = SideBySide(run_spans) if _is_worth_comparing(run_spans, len(asked)) else None
         self._layouts[object_id] = Layout(asked, beside)
         return beside
 
@@ -200,31 +193,31 @@ class Extents:
 
 
 class SideBySide:
-    """The extents of an object, few of which cover any one slot: those side by side are found by bisection.
+    """The spans of an object, few of which cover any one slot: those side by side are found by bisection.
 
     Args:
-        extents: the extents.
+        run_spans: the spans.
 
-    >>> SideBySide([Extent(7, 0, 90), Extent(2, 50, 99), Extent(1, 0, 49)]).around(60)
+    >>> SideBySide([RunSpan(7, 0, 90), RunSpan(2, 50, 99), RunSpan(1, 0, 49)]).around(60)
     [7, 2]
     """
 
-    def __init__(self, extents: Sequence[Extent]) -> None:
-        self._ordered: list[Extent] = []
-        self._others: list[Extent] = []
+    def __init__(self, run_spans: Sequence[RunSpan]) -> None:
+        self._ordered: list[RunSpan] = []
+        self._others: list[RunSpan] = []
         highest: Any = BELOW_ALL
-        for extent in sorted(extents, key=_order_of_high):
-            is_beside = slot_order(extent.low) > highest
-            (self._ordered if is_beside else self._others).append(extent)
-            highest = slot_order(extent.high) if is_beside else highest
-        self._lows: list[Any] = [extent.low for extent in self._ordered]
+        for span in sorted(run_spans, key=_order_of_high):
+            is_beside = slot_order(span.low) > highest
+            (self._ordered if is_beside else self._others).append(span)
+            highest = slot_order(span.high) if is_beside else highest
+        self._lows: list[Any] = [span.low for span in self._ordered]
 
-    def with_others(self, extents: Sequence[Extent]) -> SideBySide:
-        """Return the same with some more extents. Time: O(extents that do not lie side by side)."""
-        if not extents:
+    def with_others(self, run_spans: Sequence[RunSpan]) -> SideBySide:
+        """Return the same with some more spans. Time: O(spans that do not lie side by side)."""
+        if not run_spans:
             return self
         more = copy(self)
-        more._others = [*extents, *self._others]
+        more._others = [*run_spans, *self._others]
         return more
 
     def around(self, slot: Any) -> list[RunNumber]:
@@ -254,11 +247,11 @@ class Lookup:
     Args:
         session: the connection.
         runs: the runs, the newest first.
-        extents: what is known of them.
+        run_spans: what is known of them.
     """
 
-    def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
-        self._session, self._runs, self._extents = session, runs, extents
+    def __init__(self, session: Session, runs: Sequence[RunNumber], run_spans: RunSpans) -> None:
+        self._session, self._runs, self._run_spans = session, runs, run_spans
         self._beside: dict[int, SideBySide | None] = {}
         self._filters: dict[RunNumber, RunFilter] = {}
         self._sieve = Sieve(())
@@ -289,10 +282,10 @@ class Lookup:
         """Return the runs that may have a slot, the newest first."""
         runs = self._runs
         if self._beside.get(object_id, self) is not None:  # Otherwise comparing is known to save little.
-            runs = self._runs_by_extent(object_id, slot)
+            runs = self._runs_by_span(object_id, slot)
         if len(runs) <= _FEW_RUNS:
             return runs
-        changes = self._extents.filters.note(self._runs)
+        changes = self._run_spans.filters.note(self._runs)
         if changes != self._changes:
             self._take_filters(changes)
         if not self._filters:
@@ -302,21 +295,21 @@ class Lookup:
             return self._sieve.passing(hashed)
         return passing(map(self._filters.__getitem__, runs), hashed)
 
-    def _runs_by_extent(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
+    def _runs_by_span(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
         beside = self._beside[object_id] if object_id in self._beside else self._find_beside(object_id)
         try:
             if beside is not None:
                 return beside.around(slot)
             if object_id not in self._beside:
-                return self._extents.reaching(self._runs, object_id, slot, slot)
+                return self._run_spans.reaching(self._runs, object_id, slot, slot)
         except TypeError:  # Numbers do not compare with text: then all are asked.
             pass
         return self._runs
 
     def _take_filters(self, changes: int) -> None:
         """Take over the filters of the runs, none if no run has one, as they are after so many changes."""
-        known = self._extents.filters
+        known = self._run_spans.filters
         filters = {one[0]: one for one in known.of(self._runs)}
         self._filters, self._sieve = filters, known.sieve(filters.values())
         self._changes = changes  # Last: a sieve left unmade by an interruption would hide every slot.
@@ -343,10 +336,10 @@ class Lookup:
 
     def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
         """If the disk is slow, have the rows of slots in the oldest runs read before they are looked up."""
-        extents = self._extents.of(self._runs, object_id)[::-1]
+        run_spans = self._run_spans.of(self._runs, object_id)[::-1]
         some = slots[:: len(slots) // warming.PROBES][: warming.PROBES]
-        if self._has_to_wait(_queries(extents, object_id, some)):
-            warming.warm(self._session.path, _queries(extents, object_id, slots))
+        if self._has_to_wait(_queries(run_spans, object_id, some)):
+            warming.warm(self._session.path, _queries(run_spans, object_id, slots))
 
     def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows that some of the runs have of a few slots: each is looked up where it may be."""
@@ -363,10 +356,10 @@ class Lookup:
         self, object_id: int, slots: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
         """Note what is found run by run; once little is left, return that and the runs that were not asked."""
-        extents, wanted, forgotten = self._extents.of(self._runs, object_id), _Wanted(object_id, slots), 0
-        for place, (run, low, high) in enumerate(extents):
+        run_spans, wanted, forgotten = self._run_spans.of(self._runs, object_id), _Wanted(object_id, slots), 0
+        for place, (run, low, high) in enumerate(run_spans):
             if len(slots) - len(newest) < _MANY:
-                return [*filterfalse(newest.__contains__, slots)], [extent.run for extent in extents[place:]]
+                return [*filterfalse(newest.__contains__, slots)], [span.run for span in run_spans[place:]]
             if (len(newest) - forgotten) * 2 > len(wanted.slots):
                 wanted.forget(newest)
                 forgotten = len(newest)
@@ -376,7 +369,7 @@ class Lookup:
 
     def _filter_for(self, run: RunNumber, slots: int) -> RunFilter | None:
         """Return the filter of a run in which so many slots are looked up; the oldest run has nearly all of them."""
-        return self._extents.filters.one(run, slots) if run != self._runs[-1] else None
+        return self._run_spans.filters.one(run, slots) if run != self._runs[-1] else None
 
     def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
         """Note the rows that a run has of some slots, which no newer run has."""
@@ -414,8 +407,8 @@ class Lookup:
         return [row for row in rows if row[0] in wanted]
 
     def _find_beside(self, object_id: int) -> SideBySide | None:
-        found = self._extents.layout(self._runs, object_id)
-        if self._extents.has_layout(object_id):
+        found = self._run_spans.layout(self._runs, object_id)
+        if self._run_spans.has_layout(object_id):
             self._beside[object_id] = found
         return found
 
@@ -504,16 +497,16 @@ def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
         return sorted(slots, key=slot_order)
 
 
-def _is_worth_comparing(extents: Sequence[Extent], runs: int) -> bool:
-    """Return whether a slot lies outside enough of the extents of an object, on average."""
-    spans = [(slot_order(low), slot_order(high)) for _, low, high in extents]
-    lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
-    outside = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
-    return len(spans) ** 2 - outside <= _MOSTLY * runs * len(spans)
+def _is_worth_comparing(run_spans: Sequence[RunSpan], runs: int) -> bool:
+    """Return whether a slot lies outside enough of the spans of an object, on average."""
+    bounds = [(slot_order(low), slot_order(high)) for _, low, high in run_spans]
+    lows, highs = sorted(low for low, _ in bounds), sorted(high for _, high in bounds)
+    outside = sum(bisect_left(highs, low) + len(bounds) - bisect_right(lows, high) for low, high in bounds)
+    return len(bounds) ** 2 - outside <= _MOSTLY * runs * len(bounds)
 
 
-def _order_of_high(extent: Extent) -> tuple[int, Any]:
-    return slot_order(extent.high)
+def _order_of_high(span: RunSpan) -> tuple[int, Any]:
+    return slot_order(span.high)
 
 
 def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
@@ -524,7 +517,7 @@ def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
         return bisect(slots, slot_order(slot), key=slot_order)  # type: ignore[no-any-return]
 
 
-def _extents(runs: Sequence[RunNumber]) -> str:
+def _query_of_spans(runs: Sequence[RunNumber]) -> str:
     """Return the query for the least and the greatest slot that each of some runs has of an object."""
     first = "SELECT slot FROM state_item WHERE checkpoint = column1 AND object = :object ORDER BY slot"
     rows = ", ".join(f"({run})" for run in runs)
@@ -547,11 +540,11 @@ def _run_parameters(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
     return runs if len(runs) == 1 else ()
 
 
-def _queries(extents: Sequence[Extent], object_id: int, slots: Sequence[Slot]) -> list[warming.Query]:
-    """Return queries that read each slot in the first of some extents that may have it."""
+def _queries(run_spans: Sequence[RunSpan], object_id: int, slots: Sequence[Slot]) -> list[warming.Query]:
+    """Return queries that read each slot in the first of some spans that may have it."""
     queries: list[warming.Query] = []
     left = slots
-    for run, low, high in extents:
+    for run, low, high in run_spans:
         if not left:
             break
         first, last = _place(bisect_left, left, low), _place(bisect_right, left, high)
@@ -570,13 +563,13 @@ _FEW_RUNS = 3
 """Asking so many runs takes less time than finding out which of them have a slot."""
 
 _READS = 16
-"""After so many slots read one by one through a reader, the extents of their object are looked up."""
+"""After so many slots read one by one through a reader, the spans of their object are looked up."""
 
 _MOSTLY = 0.9
-"""If slots lie in more than this share of the extents of an object, comparing them costs more than it saves."""
+"""If slots lie in more than this share of the spans of an object, comparing them costs more than it saves."""
 
 _MOST_OBJECTS = 1024
-"""For how many objects the extents are remembered."""
+"""For how many objects the spans are remembered."""
 
 _MANY, _A_RUN = 64, 4
 """So many slots, in all and per run, are asked for run by run; fewer one by one, in the runs that may have each."""

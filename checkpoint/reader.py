@@ -12,7 +12,7 @@ import orjson
 
 from checkpoint.digests import check_run
 from checkpoint.errors import UnknownCheckpointError, not_copied
-from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
+from checkpoint.lookup import Lookup, ReadRow, RunSpans, newest_of
 from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
 from checkpoint.scan import PageSize, Scan, value_column
 from checkpoint.schema import VALUE
@@ -42,7 +42,7 @@ class StoredItem(NamedTuple):
     rank: int | None
 
 
-class Extent(NamedTuple):
+class SlotSummary(NamedTuple):
     """How many slots an object has, how many of them are no integers, and the least and the greatest of them."""
 
     slots: int
@@ -66,7 +66,7 @@ class Reader:
         session: the connection to read through.
         runs: the numbers of the runs that make up the state, in any order.
         between: returns a reader of only what came after one checkpoint, up to another; None if that is not known.
-        extents: what is already known of the runs.
+        run_spans: what is already known of the runs.
         is_partial: the runs are not a whole state, but what came on top of an older one.
     """
 
@@ -81,13 +81,13 @@ class Reader:
         session: Session,
         runs: Sequence[RunNumber],
         between: Callable[[int, int], Reader | None] | None = None,
-        extents: Extents | None = None,
+        run_spans: RunSpans | None = None,
         *,
         is_partial: bool = False,
     ) -> None:
         self.is_partial = is_partial
         self._session, self._between, self.mutex = session, between, session.mutex
-        self._extents = extents or Extents(session)
+        self._run_spans = run_spans or RunSpans(session)
         self._refusal: str | None = None
         self.read_from(runs)
 
@@ -104,7 +104,7 @@ class Reader:
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """From now on, read the same state from other runs."""
         self.runs = tuple(sorted(runs, reverse=True))
-        self._lookup = Lookup(self._session, self.runs, self._extents)
+        self._lookup = Lookup(self._session, self.runs, self._run_spans)
 
     @property
     def _in(self) -> str:
@@ -266,7 +266,7 @@ class Reader:
     def depth(self, object_id: int) -> int:
         """Return how many of the runs have rows of an object."""
         self.require_readable()
-        return len(self.runs) if len(self.runs) < 2 else len(self._extents.of(self.runs, object_id))
+        return len(self.runs) if len(self.runs) < 2 else len(self._run_spans.of(self.runs, object_id))
 
     @_steadily
     def has_large(self, object_id: int) -> bool:
@@ -306,7 +306,7 @@ class Reader:
         page_rows: int | None = None,
     ) -> Iterator[ReadRow]:
         """Yield the newest row of each slot as :meth:`items` does, but include deletions (value ``None``)."""
-        scan = Scan(self, self._session, self._extents, object_id, lower, upper, reverse=reverse)
+        scan = Scan(self, self._session, self._run_spans, object_id, lower, upper, reverse=reverse)
         for page in scan.pages(page_rows or self.PAGE_ROWS):
             yield from page
 
@@ -326,7 +326,7 @@ class Reader:
         values are not fetched: ``""`` stands for them.
         """
         scan = Scan(
-            self, self._session, self._extents, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only
+            self, self._session, self._run_spans, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only
         )
         for page in scan.pages(page_rows or self.FIRST_PAGE_ROWS):
             yield [row for row in page if row[1] is not None] if None in map(_value, page) else page
@@ -455,7 +455,7 @@ class Reader:
         items = (
             [(one, *row) for row in page if row[1] is not None]
             for one in live
-            for page in Scan(self, self._session, self._extents, one).pages(self.PAGE_ROWS)
+            for page in Scan(self, self._session, self._run_spans, one).pages(self.PAGE_ROWS)
         )
         for place, parts in ((1, metadata), (2, items)):
             rows: list[Any] = []
@@ -480,7 +480,7 @@ class Reader:
         return int(self._query(statement, (object_id,))[0][0])
 
     @_steadily
-    def extent(self, object_id: int) -> Extent:
+    def summary(self, object_id: int) -> SlotSummary:
         """Return how many slots of an object are stored, and which of them are the least and the greatest.
 
         Time: O(n).
@@ -490,7 +490,7 @@ class Reader:
             f" max(checkpoint) FROM state_item WHERE checkpoint {self._in} AND object = ? GROUP BY slot)"
             " WHERE value IS NOT NULL"
         )
-        return Extent._make(self._query(statement, (object_id,))[0])
+        return SlotSummary._make(self._query(statement, (object_id,))[0])
 
     @_steadily
     def last_rank(self, object_id: int) -> int | None:

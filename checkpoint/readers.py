@@ -7,7 +7,7 @@ from math import inf
 from weakref import WeakKeyDictionary
 
 from checkpoint import finding
-from checkpoint.lookup import Extents
+from checkpoint.lookup import RunSpans
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord
 from checkpoint.session import Session
@@ -25,13 +25,13 @@ class Readers:
 
     def __init__(self, session: Session, runs: Callable[[], RunMap]) -> None:
         self._session, self._runs = session, runs
-        self._extents = Extents(session, self._rows_of)
+        self._run_spans = RunSpans(session, self._rows_of)
         self._known: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
         self._are_behind = False
 
     def of(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
         """Return a reader whose runs stay for as long as something refers to it."""
-        reader = Reader(self._session, runs, self._between, self._extents, is_partial=is_partial)
+        reader = Reader(self._session, runs, self._between, self._run_spans, is_partial=is_partial)
         is_snapshot = self._session.read_only and runs
         self._known[reader] = finding.record_of(self._session, reader.newest) if is_snapshot else None
         return reader
@@ -50,7 +50,7 @@ class Readers:
 
     def forget(self) -> None:
         """Forget what is known of the rows of the runs: they may be others now, or nobody needs them any more."""
-        self._extents.clear()
+        self._run_spans.clear()
         self._are_behind = True  # Some runs may have been merged that no reader was told of.
 
     def settle(self, merged: float) -> None:
@@ -62,7 +62,7 @@ class Readers:
         Time: O(readers), and O(runs of each) from that checkpoint on.
         """
         runs = self._runs()
-        self._extents.keep(runs)
+        self._run_spans.keep(runs)
         if merged < inf:
             since, self._are_behind = 0 if self._are_behind else merged, False
             # What they show stays the same, and the runs that they have read so far may be removed.

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoint.lookup import Extents, in_order
+from checkpoint.lookup import RunSpans, in_order
 from checkpoint.pages import bytes_in
 from checkpoint.run import Slot
 from checkpoint.schema import VALUE
@@ -113,7 +113,7 @@ class Scan:
     Args:
         reader: the state that is read; between pages its runs may be merged.
         session: its connection.
-        extents: what is known of its runs.
+        run_spans: what is known of its runs.
         object_id: the object.
         lower: the least slot; ``None`` is no bound.
         upper: the greatest slot, likewise.
@@ -126,7 +126,7 @@ class Scan:
         self,
         reader: Reader,
         session: Session,
-        extents: Extents,
+        run_spans: RunSpans,
         object_id: int,
         lower: Slot | None = None,
         upper: Slot | None = None,
@@ -135,7 +135,7 @@ class Scan:
         has_ranks: bool = True,
         only: str | None = None,
     ) -> None:
-        self._reader, self._session, self._extents = reader, session, extents
+        self._reader, self._session, self._run_spans = reader, session, run_spans
         self._object, self._bounds, self._reverse = object_id, (lower, upper), reverse
         self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
@@ -203,7 +203,7 @@ class Scan:
         """Return the runs other than the leading one, without those that are known to have nothing there."""
         others = [run for run in self._reader.runs if run != leader]
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
-            return self._extents.reaching(others, self._object, *part.outer())
+            return self._run_spans.reaching(others, self._object, *part.outer())
         return others
 
     def _rows_of(self, runs: Sequence[RunNumber], part: _Stretch, most: int) -> list[_Row]:
@@ -271,7 +271,7 @@ class Scan:
         low, high = rest.outer()
         begin, end = (high, low) if self._reverse else (low, high)
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
-            found, beyond = self._extents.nearest(runs, self._object, begin, reverse=self._reverse)
+            found, beyond = self._run_spans.nearest(runs, self._object, begin, reverse=self._reverse)
             is_outside = None not in (beyond, end) and (beyond < end if self._reverse else beyond > end)
             return found, None if is_outside else beyond
         return runs, None

@@ -39,6 +39,14 @@ class Span(NamedTuple):
     has_deletions: bool
 
 
+class RunSpan(NamedTuple):
+    """A run that has rows of an object, with their least and greatest slot."""
+
+    run: RunNumber
+    low: Slot
+    high: Slot
+
+
 def search(execute: Execute, run: RunNumber) -> list[Span] | None:
     """Return the spans of a run by searching it, or ``None`` if it has too many objects.
 

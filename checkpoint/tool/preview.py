@@ -7,7 +7,7 @@ from heapq import merge
 from typing import Any
 
 from checkpoint.lookup import ReadRow
-from checkpoint.reader import Extent, Reader
+from checkpoint.reader import Reader, SlotSummary
 from checkpoint.run import IndexRow, Run, Slot, slot_order
 from checkpoint.session import Session
 
@@ -45,11 +45,11 @@ class Preview(Reader):
         """Return the number of slots that an object would have stored. Time: O(n)."""
         return sum(1 for _ in self.items(object_id))
 
-    def extent(self, object_id: int) -> Extent:
+    def summary(self, object_id: int) -> SlotSummary:
         """Return how many slots an object would have, and the least and the greatest of them. Time: O(n)."""
         slots = [item.slot for item in self.items(object_id)]
         others = sum(type(slot) is not int for slot in slots)
-        return Extent(len(slots), others, *((slots[0], slots[-1]) if slots else (None, None)))
+        return SlotSummary(len(slots), others, *((slots[0], slots[-1]) if slots else (None, None)))
 
     def last_rank(self, object_id: int) -> int | None:
         """Return the highest rank that a slot of an object would have, None if none would. Time: O(n)."""

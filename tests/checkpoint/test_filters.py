@@ -142,7 +142,7 @@ def test_filters_of_small_runs_are_made_once_that_costs_no_more_than_the_searche
         assert not store.database["filter"].count
         slots = random.Random(1).choices(range(len(state)), k=1_000)
         searched_in(store, slots[:30])
-        assert not store._readers._extents.filters._flags
+        assert not store._readers._run_spans.filters._flags
         searched_in(store, slots[:100])
         assert searched_in(store, slots) < 3 * 1_000
         assert values_in(store.reader()) == state
@@ -156,10 +156,10 @@ def test_the_filters_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     with quick_store(":memory:", history=100) as store:
         history(store, 30, 20)
         searched_in(store, range(400))
-        in_memory = store._readers._extents.filters._flags
+        in_memory = store._readers._run_spans.filters._flags
         assert 500 < sum(map(len, in_memory.values())) <= 1_000
         store.compact()
-        assert store._readers._extents.filters._room == 1_000 - sum(map(len, in_memory.values()))
+        assert store._readers._run_spans.filters._room == 1_000 - sum(map(len, in_memory.values()))
         assert len(in_memory) < 3
 
 

@@ -54,7 +54,7 @@ def assert_finds(reader: Reader, state: dict[Any, Any], object_id: int = 1) -> N
 
 def filtered(store: CheckpointStore) -> list[float]:
     """Return the runs whose filters are in memory."""
-    return list(store._readers._extents.filters._flags)
+    return list(store._readers._run_spans.filters._flags)
 
 
 @given(st.lists(STEPS, max_size=24))
@@ -81,7 +81,7 @@ def test_slots_are_found_after_any_history(steps: list[tuple[str, Any]]) -> None
                 assert store.reader().item(other, 1) is None
             upkeep = store._upkeep
             remembered = [
-                *store._readers._extents._found,
+                *store._readers._run_spans._found,
                 *upkeep._growth._spans,
                 *upkeep._recent._rows,
                 *filtered(store),
@@ -127,7 +127,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(1, 30):
             assert [reader.item(number, slot) for slot in (3, 3, 3)] == [(3, "3", None)] * 3
             assert len(reader.items_at(number, range(9))) == 9
-            assert all(len(objects) <= 5 for objects in store._readers._extents._found.values())
+            assert all(len(objects) <= 5 for objects in store._readers._run_spans._found.values())
 
 
 def asked(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
