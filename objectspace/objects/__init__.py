@@ -1,7 +1,7 @@
 """The persisted objects, a module each, and what they are made of.
 
 Every object is a handle (``base``) whose class changes with its state (``variants``); ``torn`` marks what must not be
-cut in two. The kinds with keys (``keyed``) keep their slots in a slot table (``table``): ``page_rows`` makes the rows
+cut in two. The kinds with keys (``keyed``) keep their slots in a slot table (``table``): ``saving`` makes the rows
 of a save, ``scans`` goes through what is stored, ``columns`` handles many keys and values together, and ``gaps`` and
 ``ends`` remember where nothing is, or the last keys are. A list keeps order labels (``labels``) in a ``sequence``.
 Queues and stacks move elements between memory and the store (``moves``, ``placing``). ``limits`` has all the sizes at

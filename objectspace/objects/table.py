@@ -18,7 +18,7 @@ from checkpoint.run import ItemRow, Slot, slot_order
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, decode_together
 from objectspace.errors import UnencodableValueError
-from objectspace.objects import limits, page_rows, scans
+from objectspace.objects import limits, saving, scans
 from objectspace.objects.base import ABSENT, Fingerprint
 from objectspace.objects.columns import ALONE, are_slots
 from objectspace.objects.ends import LastKeys
@@ -483,7 +483,7 @@ class SlotTable:
 
     def rows(self) -> list[ItemRow]:
         """Return the rows of the open page."""
-        return page_rows.rows_of(self)
+        return saving.rows_of(self)
 
     def require_whole(self) -> None:
         """Refuse to save an edit that an interruption has cut in two.

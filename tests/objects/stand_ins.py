@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-TRACED = ("objectspace.objects", "objectspace.persisted", "objectspace.space")
+TRACED = ("objectspace.hooks", "objectspace.objects", "objectspace.persisted", "objectspace.space")
 
 
 class WouldWaitError(BaseException):
