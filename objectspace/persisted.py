@@ -31,7 +31,7 @@ from objectspace.errors import CheckpointProtocolError
 from objectspace.flight import Flight, current_task
 from objectspace.held_slots import HeldSlots
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.torn import CUT, under_way
+from objectspace.objects.torn import Torn, under_way
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, refuse_dead
 from objectspace.space import CACHE_SLOTS, Entry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
 
@@ -173,7 +173,7 @@ class PersistedObjectSpace(ObjectSpace):
             index = {object_id: entry if object_id in self._entries else None for object_id, entry in index.items()}
         run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
         writer.collect(run, self._reader, costs)
-        self._is_torn = True
+        self._torn = Torn.WITHIN
         for target in saved:
             target._turn()
             if _can_slip(target):
@@ -185,7 +185,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._flight, self._is_settled_early = Flight(writer, saved, index, started), False
         if self._flight.task is not None:
             self._owed.discard(self._flight.task)
-        self._is_torn = False
+        self._torn = Torn.NO
 
     def _dirty_entries(self) -> dict[int, Entry | None]:
         return {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
@@ -308,19 +308,19 @@ class PersistedObjectSpace(ObjectSpace):
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
-        self._is_torn = False  # Before this, the objects are at the last checkpoint, but layers above may not be.
+        self._torn = Torn.NO  # Before this, the objects are at the last checkpoint, but layers above may not be.
 
     @contextmanager
     def _torn_by_failure(self) -> Iterator[None]:
         """What was to be dropped is not saved if dropping it fails, unless no checkpoint has the epoch."""
-        before = self._is_torn
+        before = self._torn
         try:
             yield
         except (UnknownCheckpointError, EpochTypeError):
-            self._is_torn = before
+            self._torn = before
             raise
         except BaseException:
-            self._is_torn = before or True
+            self._torn = max(before, Torn.WITHIN)
             raise
 
     def _end_flight(self) -> None:
@@ -328,7 +328,7 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_pending():
             with suppress(CheckpointError):  # A commit that was under way may have ended.
                 self._flight.writer.rollback()
-        if self._is_torn and self._flight is not None:
+        if self._torn and self._flight is not None:
             durable = self._flight.writer.is_newest_in(self._store, self._reader)
             self._note_what_is_stored(self._flight, durable)
             self._flight = None  # What is in memory is dropped in any case.
@@ -337,7 +337,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _truncate_after(self, epoch: int) -> None:
         """Drop the checkpoints after an epoch; from then on the space is torn until what is in memory has followed."""
         newest = self._store.reader(epoch=epoch).newest
-        self._is_torn = self._is_torn or True
+        self._torn = max(self._torn, Torn.WITHIN)
         self._store.truncate_after(newest)
 
     def at(self, epoch: int) -> PersistedObjectSpace:
@@ -614,7 +614,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def _settle_as_read_by(self, reader: Reader, flight: Flight, durable: bool) -> None:
         self._note_what_is_stored(flight, durable)
-        self._is_torn, self._flight = True, None
+        self._torn, self._flight = Torn.WITHIN, None
         for target in flight.objects:
             if not is_dead(target):
                 target._settle(durable)
@@ -632,7 +632,7 @@ class PersistedObjectSpace(ObjectSpace):
                 self._evict(gently=False)
         else:
             self._index_dirty |= flight.index.keys()
-        self._is_torn = False
+        self._torn = Torn.NO
 
     def _note_what_is_stored(self, flight: Flight, durable: bool) -> None:
         """Note which objects are stored, now that it is known how a save has ended; it may be noted twice."""
@@ -657,7 +657,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def _require_whole(self) -> None:
         """Refuse to save what an interruption has left half done."""
-        if self._is_torn:
+        if self._torn:
             raise CheckpointProtocolError(
                 "a save, its acknowledgement, a rollback or an edit was interrupted partway (by Ctrl-C, lack of"
                 " memory, or an error), or edits that belong together are still under way (in_one_piece(), a barrier):"
@@ -679,7 +679,7 @@ class PersistedObjectSpace(ObjectSpace):
                 f"{found.what}: {asked} was asked for by a signal handler while slots are read into memory; nothing was"
                 " done: ask for it after the read; a signal handler should only set a flag"
             )
-        self._is_torn = CUT
+        self._torn = Torn.CUT
         raise CheckpointProtocolError(
             f"{found.what}: {asked} was asked for in the middle of an edit, by a signal handler, or by __hash__, __eq__"
             " or __lt__ of a key; nothing was done, and the edit may be cut in two: go back to the last checkpoint"
@@ -692,7 +692,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def _drop_edits(self) -> None:
         """Take all objects back to what is stored; the space is torn until layers above have followed."""
-        self._is_torn = True
+        self._torn = Torn.WITHIN
         self._dirty, self._index_dirty = {}, set()
         known: dict[int, PersistedObject] = {}
         self._reader = self._store.reader()
@@ -705,7 +705,7 @@ class PersistedObjectSpace(ObjectSpace):
                 self._kill(handle, refuse_unstored)
                 continue
             handle._id = object_id
-            handle._is_torn = False
+            handle._torn = Torn.NO
             handle._forget()
             handle._accounted = 0
             handle._rename(stored[object_id][0])

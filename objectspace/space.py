@@ -25,7 +25,7 @@ from objectspace.factory import ObjectFactory
 from objectspace.hooks import Hooks, raise_first, tell
 from objectspace.objects import KINDS, RawSortedDictionary, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.torn import REFUSALS, InOnePiece, undivided
+from objectspace.objects.torn import REFUSALS, InOnePiece, Torn, undivided
 from objectspace.objects.variants import base_of, become
 
 Entry = tuple[str, str, str]
@@ -59,7 +59,7 @@ class ObjectSpace(Hooks, ObjectFactory):
         self._handles: dict[int, PersistedObject] = {}
         self._next_id = 1
         self._closed = False
-        self._is_torn: int = False
+        self._torn = Torn.NO
 
     def __repr__(self) -> str:
         name = type(self).__name__

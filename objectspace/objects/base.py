@@ -32,7 +32,7 @@ from objectspace.errors import (
     shown,
 )
 from objectspace.objects import limits
-from objectspace.objects.torn import CUT, InOnePiece, undivided_read
+from objectspace.objects.torn import NOT_TORN, InOnePiece, Torn, undivided_read
 from objectspace.objects.variants import base_of, become, is_cold
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -59,7 +59,7 @@ class Home(Protocol):
     """What an object asks of the space that it lives in."""
 
     cache_slots: int
-    _is_torn: int
+    _torn: Torn
     mutex: RLock
     """Held while a reader brings slots into memory or drops them, because many threads may read."""
 
@@ -121,8 +121,8 @@ class PersistedObject:
     _owner_key: Any
     _label: ClassVar[str] = ""
     """What the variant of the class is called: see :mod:`objectspace.objects.variants`."""
-    _is_torn: int = False
-    """Whether an interruption has cut an edit in two, so that nobody can tell what the object should hold."""
+    _torn: Torn
+    """Whether an edit is under way, or cut in two by an interruption: nobody can tell what the object should hold."""
     _is_half_read: bool = False
     """Whether an unread object may hold some of what is stored, from a reading that was given up."""
 
@@ -139,7 +139,7 @@ class PersistedObject:
         handle._fresh, handle._was_fresh = fresh, None
         handle._former, handle._accounted = (), 0
         handle._metadata_stored, handle._metadata_before = {}, {}
-        handle._owner = None
+        handle._owner, handle._torn = None, NOT_TORN
         handle._begin(options)
         return handle
 
@@ -257,7 +257,7 @@ class PersistedObject:
         Raises:
             CheckpointProtocolError: there is one.
         """
-        if self._is_torn:
+        if self._torn:
             self._refuse_cut()
 
     def _refuse_cut(self) -> NoReturn:
@@ -369,7 +369,7 @@ class PersistedObject:
         return self._decode(item_text(item), item.slot)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
-        if CUT in (self._is_torn, self._home._is_torn):
+        if Torn.CUT in (self._torn, self._home._torn):
             self._refuse_cut()  # What is in memory does not fit what is stored, which may well be sound.
         if isinstance(found, NoText):
             found, error = None, str(found)

@@ -10,7 +10,7 @@ from objectspace.errors import EmptyError, ObjectNotFoundError, shown
 from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
-from objectspace.objects.torn import undivided, undivided_read
+from objectspace.objects.torn import WITHIN, undivided, undivided_read
 from objectspace.objects.variants import is_dead
 
 T = TypeVar("T")
@@ -363,7 +363,7 @@ class LinkedList(KeyedObject, Generic[T]):
         """Put a node that is in no list between two neighbours."""
         label = _label_between(previous, following)
         self._home.touch(self)
-        was_torn, self._is_torn = self._is_torn, True
+        was_torn, self._torn = self._torn, WITHIN
         if label is None:
             self._relabel(previous, following)
             label = _label_between(previous, following)
@@ -379,13 +379,13 @@ class LinkedList(KeyedObject, Generic[T]):
             self._last = node
         else:
             following._previous = node
-        self._is_torn = was_torn
+        self._torn = was_torn
         return node
 
     @undivided
     def _unlink(self, node: Node[T]) -> None:
         self._home.touch(self)
-        was_torn, self._is_torn = self._is_torn, True
+        was_torn, self._torn = self._torn, WITHIN
         value = self._table.delete(node._label)
         if node._previous is None:
             self._first = node._next
@@ -396,7 +396,7 @@ class LinkedList(KeyedObject, Generic[T]):
         else:
             node._next._previous = node._previous
         self._detach(node, value)
-        self._is_torn = was_torn
+        self._torn = was_torn
 
     def _still_here(self, node: Node[T] | None) -> Node[T] | None:
         if node is not None and node._list is not self:

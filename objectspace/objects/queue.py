@@ -12,7 +12,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, alike, item_text
 from objectspace.objects.moves import Moving
 from objectspace.objects.placing import refuse_change, refuse_empty, walk
-from objectspace.objects.torn import undivided
+from objectspace.objects.torn import NOT_TORN, WITHIN, undivided
 from objectspace.objects.variants import is_cold, named_as
 
 T = TypeVar("T")
@@ -194,11 +194,11 @@ class Queue(PersistedObject, Generic[T]):
                 self._home.account(self)
         elif not self._front:
             end = self._unread.stop + len(self._back)
-            self._is_torn = True
+            self._torn = WITHIN
             self._front.extend(self._back)
             self._empty_back()
             self._unread = range(end, end)
-            self._is_torn = False
+            self._torn = NOT_TORN
 
     def _empty_back(self) -> None:
         """Take all elements from the back, in place: a bound ``enqueue`` may be kept."""

@@ -14,7 +14,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, alike, item_text, unchanged
 from objectspace.objects.moves import Moving
 from objectspace.objects.placing import refuse_change, refuse_empty, steady, walk
-from objectspace.objects.torn import undivided
+from objectspace.objects.torn import NOT_TORN, WITHIN, undivided
 from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
@@ -197,14 +197,14 @@ class Stack(PersistedObject, Generic[T]):
             self._read_kept()
         batch = self._kept[-self._batch :]
         self._batch = min(2 * self._batch, limits.STACK_SLOTS)
-        self._is_torn = True
+        self._torn = WITHIN
         self._raised += 1
         self._moves += 2  # It stays even: whoever pops is alone.
         del self._kept[-len(batch) :]
         self._low -= len(batch)
         self._top.extend(batch)
         self._below.extend(reversed(batch))
-        self._is_torn = False
+        self._torn = NOT_TORN
 
     def _read_kept(self) -> None:
         """Read the highest elements that are only in the store."""

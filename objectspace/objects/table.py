@@ -23,7 +23,7 @@ from objectspace.objects.base import ABSENT, Fingerprint
 from objectspace.objects.columns import ALONE, are_slots
 from objectspace.objects.ends import LastKeys
 from objectspace.objects.gaps import Gaps
-from objectspace.objects.torn import undivided, undivided_read
+from objectspace.objects.torn import Torn, undivided, undivided_read
 from objectspace.objects.variants import is_cold
 
 T = TypeVar("T")
@@ -511,7 +511,7 @@ class SlotTable:
         live = dict.keys(self.live)
         counted = len(live) if self.complete else self.kept + self._count_new() - len(self.gone)
         if not (has_values and self.gone.keys().isdisjoint(live) and counted == self.count):
-            self.owner._is_torn = True
+            self.owner._torn = Torn.WITHIN
         self.owner._require_whole()
 
     def _count_new(self) -> int:

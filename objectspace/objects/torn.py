@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from enum import IntEnum
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -29,14 +30,24 @@ _OF_KEYS = frozenset({"__hash__", "__eq__", "__lt__"})
 """What Python's own code calls of a key while it makes an edit, of which it leaves no frame."""
 
 
+class Torn(IntEnum):
+    """How far an object or a space is from being whole: unless it is, nothing of it is saved."""
+
+    NO = 0
+    WITHIN = 1
+    """It is between two states, and whole again once what is under way has ended; if that was interrupted, never."""
+    CUT = 2
+    """An edit was cut in two: only a rollback makes up for that, and no block around the edit does."""
+
+
+NOT_TORN, WITHIN = Torn.NO, Torn.WITHIN
+"""The same by names of their own: to look one up in its class takes a good part of the time of a short edit."""
+
+
 class MayTear(Protocol):
     """What notes that it is itself between two states."""
 
-    _is_torn: int
-
-
-CUT = 2
-"""What is noted if an edit was cut in two: only a rollback makes up for that, and no block around the edit does."""
+    _torn: Torn
 
 
 class InOnePiece:
@@ -55,15 +66,15 @@ class InOnePiece:
         self._target, self._refusals = target, refusals
 
     def __enter__(self) -> None:
-        self._before = self._target._is_torn
-        self._target._is_torn = True
+        self._before = self._target._torn
+        self._target._torn = WITHIN
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         target = self._target
         if kind is not None and (not issubclass(kind, self._refusals) or _may_be_ours(kind, at)):
-            target._is_torn = CUT
-        elif target._is_torn and target._is_torn != CUT:  # Else it was cut within the block, or rolled back there.
-            target._is_torn = self._before
+            target._torn = Torn.CUT
+        elif target._torn is WITHIN:  # Else it was cut within the block, or rolled back there.
+            target._torn = self._before
 
 
 def _may_be_ours(kind: type[BaseException], at: TracebackType | None) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from checkpoint import CheckpointStore, EpochTypeError, StoreFailedError, UnknownCheckpointError
 from objectspace import CheckpointProtocolError, ObjectNotFoundError, PersistedObjectSpace
+from objectspace.objects.torn import Torn
 from tests.objects.kinds import PUTS, create, every_kind
 
 
@@ -67,7 +68,7 @@ def test_an_object_whose_save_came_to_nothing_was_never_stored(space: PersistedO
     mine = space.create_list("mine")
     writer = space.store.writer()
     space.save(writer)
-    space._is_torn = ending == "interrupted"
+    space._torn = Torn.WITHIN if ending == "interrupted" else Torn.NO
     writer.rollback()
     theirs = PersistedObjectSpace(space.store)
     theirs.create_list("theirs").append(1)
@@ -85,7 +86,7 @@ def test_an_object_whose_save_was_committed_is_found_though_an_edit_was_interrup
     writer = space.store.writer()
     space.save(writer)
     writer.commit()
-    space._is_torn = True
+    space._torn = Torn.WITHIN
     space.rollback()
     assert space.get("mine") is mine
     assert mine == [1]
@@ -105,7 +106,7 @@ def test_an_id_of_a_cleared_object_that_was_never_stored_is_none_of_its_own(when
         writer = store.writer()
         one.save(writer)
         mine.clear()
-        one._is_torn = when == "interrupted"
+        one._torn = Torn.WITHIN if when == "interrupted" else Torn.NO
         writer.rollback()
     for name in ("a", "b"):
         other.create_list(name).append(name)

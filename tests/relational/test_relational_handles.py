@@ -736,7 +736,7 @@ def test_a_handle_of_a_table_whose_drop_is_interrupted_anywhere_shows_no_row_of_
         with suppress(CheckpointProtocolError):
             space.checkpoint(epoch=1)
             assert list(table.scan()) == [(1, 1)] if "t" in space else table.is_dropped
-        if table.is_dropped and not space._is_torn:
+        if table.is_dropped and not space._torn:
             with pytest.raises(ObjectNotFoundError):
                 table.get_row((1,))
         if not is_cut:
