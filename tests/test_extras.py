@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import tomllib
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from checkpoint import extras
-from objectspace.operators import Pipeline, sum_
+from checkpoint import CheckpointError, extras
+from checkpoint.tool import arrow
+from objectspace.operators import Pipeline, sum_, vectorised
 from objectspace.relational import Chunk, Column, TableSchema
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -48,10 +51,33 @@ def test_a_library_that_is_too_old_is_named_with_what_brings_a_newer_one() -> No
         Chunk.from_rows(schema, [("+", (1,))]).to_arrow()
 
 
-@pytest.mark.usefixtures("old_pyarrow")
-def test_a_pipeline_adds_row_by_row_beside_a_library_that_is_too_old() -> None:
+def test_a_pipeline_adds_row_by_row_beside_a_library_that_is_too_old_or_does_not_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = added()
+    monkeypatch.setattr(vectorised, "_arrow", lambda: None)
+    assert added() == expected
+    monkeypatch.setattr(extras, "_version_of", lambda name: "15.0.2")
+    assert added() == expected == [("item 0", 4_500), ("item 1", 4_500)]
+
+
+def added() -> list[tuple[object, ...]]:
     pipeline = Pipeline()
     moves = pipeline.source("moves", {"id": "int64", "item": "string", "amount": "int64"}, key=["id"])
     moves.group_by("item").agg(stock=sum_("amount")).materialize("stock")
     with pipeline.run_local([{"moves": [(number, f"item {number % 2}", 3) for number in range(3_000)]}]) as run:
-        assert run.rows("stock") == [("item 0", 4_500), ("item 1", 4_500)]
+        return run.rows("stock")
+
+
+def test_a_library_that_does_not_load_is_told_with_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _import(name: str) -> NoReturn:
+        raise ImportError(f"{name} requires NumPy 2.0 or newer, found 1.26.4")
+
+    monkeypatch.setattr(vectorised, "import_module", _import)
+    vectorised._arrow.cache_clear()
+    assert added() == [("item 0", 4_500), ("item 1", 4_500)]
+    monkeypatch.undo()
+    vectorised._arrow.cache_clear()
+    monkeypatch.setattr(importlib, "import_module", _import)
+    with pytest.raises(CheckpointError, match=r"does not load here: pyarrow requires NumPy 2\.0"):
+        arrow.arrow()

@@ -13,6 +13,7 @@ from uuid import uuid4
 from checkpoint.chain.location import PROBE, Location
 from checkpoint.chain.storage_errors import explained
 from checkpoint.errors import FencedError
+from checkpoint.recognised import absolute
 
 _TEMPORARY = ".tmp-"
 
@@ -28,7 +29,7 @@ class LocalLocation(Location):
     root: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "root", Path(os.path.abspath(self.root)))
+        object.__setattr__(self, "root", Path(absolute(self.root)))
 
     @property
     def url(self) -> str:

@@ -24,12 +24,14 @@ def arrow() -> Any:
     """Return pyarrow.
 
     Raises:
-        CheckpointError: it is not installed.
+        CheckpointError: it is not installed, or does not load.
     """
     try:
         return importlib.import_module("pyarrow")
-    except ImportError:
+    except ModuleNotFoundError:
         raise CheckpointError("Arrow and Parquet take pyarrow: pip install 'objectspace[arrow]'") from None
+    except ImportError as error:
+        raise CheckpointError(f"Arrow and Parquet take pyarrow, which does not load here: {error}") from error
 
 
 def batches(contents: Contents, rows: Iterable[Row]) -> tuple[Any, Iterator[Any]]:

@@ -8,6 +8,8 @@ needs pyarrow; without it, or with an old one, nothing is folded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from checkpoint.extras import lack_of
@@ -60,8 +62,9 @@ class Folder:
         self._counted = places - {kept.place for kept in accumulators if kept.role != "count"}
 
     def fold(self, ops: Sequence[str], rows: Sequence[Any]) -> Folded | None:
-        """Return the cells of each group, or ``None`` if a sum may not fit 64 bits. Time: O(rows)."""
-        import pyarrow as pa
+        """Return the cells of each group; ``None`` if a sum may not fit 64 bits, or Arrow is lacking. Time: O(rows)."""
+        if (pa := _arrow()) is None:
+            return None
 
         columns = list(zip(*rows, strict=True))
         arrays = {
@@ -93,6 +96,15 @@ class Folder:
 
 
 _STEPS = {"min": "min", "max": "max"}
+
+
+@cache
+def _arrow() -> Any:
+    """Return pyarrow; ``None`` if it does not load, as a new one does beside an old numpy, which pip lets stand."""
+    try:
+        return import_module("pyarrow")
+    except ImportError:
+        return None
 
 
 def _values(column: Any) -> list[Any]:

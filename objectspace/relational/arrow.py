@@ -77,8 +77,12 @@ def columns_of(schema: pa.Schema) -> list[Column]:
     """Return the columns of an Arrow schema.
 
     Raises:
-        SchemaError: a type has no match.
+        SchemaError: it is no schema, or a type has no match.
     """
+    if not isinstance(schema, pa.Schema):
+        raise SchemaError(
+            f"expected a pyarrow.Schema, found a {type(schema).__name__}: of Arrow data, give its .schema"
+        )
     return [Column(field.name, _kind(field.type), field.nullable) for field in schema]
 
 

@@ -381,7 +381,7 @@ class TableSchema:
             roles: further arguments of :class:`TableSchema`.
 
         Raises:
-            SchemaError: an Arrow type has no match.
+            SchemaError: it is no Arrow schema, or one of its types has no match.
         """
         require("pyarrow", "arrow")
         from objectspace.relational import arrow

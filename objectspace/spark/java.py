@@ -96,11 +96,27 @@ def _run(*command: str | Path) -> str:
     return done.stdout + done.stderr if done.returncode == 0 else ""
 
 
+def _cache_folder() -> Path:
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:
+        raise JavaNotFoundError(
+            "no Java for Spark: the one that is here needs a wrapper, and this user has no home folder to write it to:"
+            " set XDG_CACHE_HOME to a folder that can be written"
+        ) from error
+
+
 def _wrapped(home: Path) -> Path:
     """Return a Java home whose ``bin/java`` runs that of another one without the argument that it refuses."""
     text = _WRAPPER.format(vector=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    wrapper = base / "objectspace" / "java" / hashlib.blake2b(text.encode(), digest_size=8).hexdigest() / "bin" / "java"
+    wrapper = (
+        _cache_folder()
+        / "objectspace"
+        / "java"
+        / hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        / "bin"
+        / "java"
+    )
     try:
         if not wrapper.is_file():
             wrapper.parent.mkdir(parents=True, exist_ok=True)

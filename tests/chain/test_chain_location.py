@@ -388,3 +388,13 @@ def test_what_a_server_answers_without_a_message_is_told_by_its_code(azure: Loca
 def test_a_backslash_in_a_url_of_azure_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"Azure takes a backslash for a slash, and what is put there is not"):
         location_at("abfs://bucket/a\\b/space")
+
+
+def test_a_relative_location_is_told_of_a_working_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(CheckpointError, match=r"^state cannot be found: .* give an absolute path"):
+        location_at("state")

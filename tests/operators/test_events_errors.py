@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -228,3 +231,15 @@ def test_refused_values_are_as_if_they_had_never_come(
         given = [lambda op, at=at, n=n: fed_past_errors(op, [lambda op: op.on_next(n, at=at)]) for at, n in values]
         taken = [lambda op, at=at, n=n: op.on_next(n, at=at) for at, n in values if n is not None]
         assert played(make, [*given, ended], recoveries)[0] == played(make, [*taken, ended], set())[0]
+
+
+@pytest.mark.parametrize("bad", [None, "text", timedelta(1), Decimal(2)])
+def test_what_cannot_be_added_is_named_and_not_taken(bad: Any) -> None:
+    average = opened(Average)
+    average.on_next(1.5)
+    with pytest.raises(
+        TypeError, match=re.escape(f"Average 'op': {bad!r} cannot be added to the sum so far, 1.5: let")
+    ):
+        average.on_next(bad)
+    average.on_next(2.5)
+    assert average.on_completed() == [2.0]

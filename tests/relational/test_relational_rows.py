@@ -309,3 +309,11 @@ def test_a_column_of_arrow_whose_values_are_not_what_holds_them_is_refused(kind:
 def test_a_number_of_digits_that_is_none_is_refused(kind: str) -> None:
     with pytest.raises(SchemaError, match="is no number"):
         Column("v", kind)
+
+
+@pytest.mark.parametrize("given", [object(), pa.table({"v": [1]}), ["v"]])
+def test_what_is_no_arrow_schema_is_refused(given: Any) -> None:
+    with pytest.raises(
+        SchemaError, match=rf"expected a pyarrow\.Schema, found a {type(given).__name__}: of Arrow data"
+    ):
+        TableSchema.from_arrow(given)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from objectspace.spark import JavaNotFoundError, ensure_java
+from objectspace.spark.java import _wrapped
 
 FULL = 'echo "args: $*"; echo \'openjdk version "{version}" 2025-01-01\' >&2'
 LEAN = 'for a in "$@"; do [ "$a" = --add-modules=jdk.incubator.vector ] && exit 1; done; ' + FULL
@@ -65,3 +67,13 @@ def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "old", FULL.format(version="11.0.2"))))
     with pytest.raises(JavaNotFoundError, match=r"found JAVA_HOME .*old\): version 11: install"):
         ensure_java()
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _home() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", _home)
+    with pytest.raises(JavaNotFoundError, match="no home folder to write it to: set XDG_CACHE_HOME"):
+        _wrapped(Path("/a java"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from objectspace.errors import shown
 from objectspace.operators.events.base import EventOperator, checked_count, checked_function, plain_number
 
 
@@ -80,6 +81,9 @@ class Average(EventOperator):
 
     Args:
         running: whether to give the mean so far after each value.
+
+    Raises:
+        TypeError: a value is no number, or cannot be added to those before it; it is not taken.
     """
 
     def __init__(self, *, running: bool = False) -> None:
@@ -91,7 +95,13 @@ class Average(EventOperator):
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         total, count = self._total.value
-        total, count = total + plain_number(value), count + 1
+        try:
+            total, count = total + plain_number(value), count + 1
+        except TypeError as error:
+            raise TypeError(
+                f"Average {self.name!r}: {shown(value):.80} cannot be added to the sum so far, {shown(total):.80}: let"
+                " only numbers of one kind through, with Where or Select before it"
+            ) from error
         out = [total / count] if self._is_running else []
         self._total.value = [total, count]
         return out
