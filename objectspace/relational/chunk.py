@@ -32,6 +32,12 @@ OP_COLUMN = "op"
 class Chunk:
     """Some changes of one schema, in order.
 
+    Args:
+        schema: the schema of the rows.
+        ops: the operation of each row.
+        rows: rows in the one form that their types have, such as instants in UTC. They are not checked:
+            :meth:`from_rows` checks and converts what comes from elsewhere.
+
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("k", "int64"), Column("v", "string")], primary_key=["k"])
     >>> chunk = Chunk.from_rows(schema, [("+", (1, "a")), ("-", (1, "a")), ("+", (1, "b"))])
