@@ -108,6 +108,9 @@ class Writer:
 
         Raises:
             CheckpointError: nothing was saved into the writer, or it is spent.
+
+        Time: O(rows · log rows); for a full checkpoint of a store O(state).
+        Dirties: one row of ``checkpoint`` and the rows of the run; those of a :class:`RunWriter` are in its run alone.
         """
         with self._ending:
             if self.state is not WriterState.OPEN or self._run is None:

@@ -85,7 +85,7 @@ class SpacePart(ObjectFactory):
         Raises:
             CheckpointProtocolError: always.
         """
-        self.checkpoint()
+        self._refuse()
 
     def checkpoint(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: checkpoints belong to whoever has the space.
@@ -93,9 +93,12 @@ class SpacePart(ObjectFactory):
         Raises:
             CheckpointProtocolError: always.
         """
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
         raise CheckpointProtocolError(
-            f"a part of a space ({self._prefix}) has no checkpoints of its own: what is changed here is saved with the"
-            " checkpoint of the whole, taken by whoever has the space"
+            f"a part of a space ({self._prefix}) has no checkpoints or rollbacks of its own: what is changed here is"
+            " saved, or taken back, with the whole, by whoever has the space"
         )
 
     def in_one_piece(self, *made_up_for: type[Exception]) -> InOnePiece:

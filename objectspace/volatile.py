@@ -20,6 +20,9 @@ class VolatileObjectSpace(ObjectSpace):
     List('l', [1])
     """
 
+    _number = _epoch = 0
+    """The number and the epoch of the last checkpoint."""
+
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
         """Keep everything in memory, and return a receipt of nothing written.
 
@@ -41,23 +44,27 @@ class VolatileObjectSpace(ObjectSpace):
         self._number, self._epoch = self._number + 1, epoch
         return Receipt(self._number, epoch, kind, 0, 0, 0.0)
 
-    _number = _epoch = 0
-
     def save(self, writer: Writer) -> NoReturn:
         """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""
-        raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")
+        self._refuse_save()
 
     def on_saved(self) -> NoReturn:
         """Refuse: there was no save."""
-        self.save(None)  # type: ignore[arg-type]
+        self._refuse_save()
 
     def rollback(self, epoch: int | None = None) -> NoReturn:
         """Refuse: there is nothing stored to go back to."""
-        raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
+        self._refuse_return()
 
     def at(self, epoch: int) -> NoReturn:
         """Refuse: nothing is stored of any epoch."""
-        self.rollback(epoch)
+        self._refuse_return()
+
+    def _refuse_save(self) -> NoReturn:
+        raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")
+
+    def _refuse_return(self) -> NoReturn:
+        raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
 
     def close(self) -> None:
         """Close the space: its handles refuse all work. May be called twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import NoReturn
@@ -73,7 +74,7 @@ def test_a_library_that_does_not_load_is_told_with_its_own_reason(monkeypatch: p
     def _import(name: str) -> NoReturn:
         raise ImportError(f"{name} requires NumPy 2.0 or newer, found 1.26.4")
 
-    monkeypatch.setattr(vectorised, "import_module", _import)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # To import it fails.
     vectorised._arrow.cache_clear()
     assert added() == [("item 0", 4_500), ("item 1", 4_500)]
     monkeypatch.undo()

@@ -169,6 +169,8 @@ class KeyValueTableManager:
 
         Raises:
             ValueError: the partition count is a different one.
+
+        Time: O(log n). Dirties: nothing.
         """
         path = table_path(scope, table)
         wanted = _configuration(configuration).partition_count

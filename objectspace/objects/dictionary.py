@@ -63,9 +63,13 @@ class Dictionary(dict[K, V], KeyedObject):
     else:
         __init__ = KeyedObject.__init__
 
+    _twin: dict[Any, Any] | None
+    """The items as they were when the dictionary was opened; ``None`` while changes are noted."""
+    _noted: int
+    """How many changes were noted since the last save, or since it was last tried to open it."""
+
     def _body(self) -> dict[Any, Any]:
-        self._twin: dict[Any, Any] | None = None
-        self._noted = 0
+        self._twin, self._noted = None, 0
         return self
 
     @overload

@@ -68,10 +68,15 @@ class List(list[T], PersistedObject):
         __init__ = PersistedObject.__init__
 
     _twin: list[T] | None
+    """The elements as they were when the list was opened; ``None`` while changes are noted."""
     _sequence: Sequenced
+    """The order labels of the elements, and what changed since the last save."""
     _noted: int
+    """How many changes were noted since the last save, or since it was last tried to open the list."""
     _unread: int
+    """How many stored elements are not in memory: those at the beginning."""
     _unread_to: Label | None
+    """The label of the last of them."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._sequence, self._twin, self._noted = Sequenced(), None, 0

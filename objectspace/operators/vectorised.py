@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from checkpoint.extras import lack_of
@@ -102,9 +101,10 @@ _STEPS = {"min": "min", "max": "max"}
 def _arrow() -> Any:
     """Return pyarrow; ``None`` if it does not load, as a new one does beside an old numpy, which pip lets stand."""
     try:
-        return import_module("pyarrow")
+        import pyarrow
     except ImportError:
         return None
+    return pyarrow
 
 
 def _values(column: Any) -> list[Any]:
